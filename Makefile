@@ -1,0 +1,34 @@
+# Everything happens in .venv, made on first use and again only when pyproject.toml changes.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+export FEDPN_DATA ?= $(wildcard ../shared/data)
+
+.PHONY: run test lint format clean
+
+run: $(READY)
+	rm -rf runs/digits
+	$(BIN)/fedpn run --out runs/digits
+
+test: lint
+	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage runs build dist src/*.egg-info
+
+# PyTorch first, at the CPU version: a looser request brings gigabytes of CUDA.
+$(READY): pyproject.toml
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@

@@ -1,0 +1,37 @@
+"""Personalised federated learning that knows when it does not know."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedpn.algorithm import FedAvg as FedAvg
+    from fedpn.algorithms import ALGORITHMS as ALGORITHMS
+    from fedpn.algorithms.fedpn import FedPN as FedPN
+    from fedpn.config import Config as Config
+    from fedpn.errors import UserError as UserError
+    from fedpn.predict import load as load
+    from fedpn.api import run as run
+
+__version__ = "0.1.0"
+
+# Loaded on first use: `import fedpn` stays quick.
+_HOMES = {
+    "ALGORITHMS": "fedpn.algorithms",
+    "Config": "fedpn.config",
+    "FedAvg": "fedpn.algorithm",
+    "FedPN": "fedpn.algorithms.fedpn",
+    "UserError": "fedpn.errors",
+    "load": "fedpn.predict",
+    "run": "fedpn.api",
+}
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedpn' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

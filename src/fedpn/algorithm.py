@@ -1,0 +1,238 @@
+"""What a federated algorithm is: FedAvg, the template of every other."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+from torch.utils._pytree import tree_map
+
+from .fields import Natural, NonNegative, Positive, Share
+from .optim import OPTIMIZERS, Optimizer, owner
+from .trees import Params, Slots, map_slots, split, zip_with
+
+
+class Data(NamedTuple):
+    x: Tensor  # [N, ...], raw bytes of images or features
+    y: Tensor  # [N]
+
+
+class Plan(NamedTuple):
+    """The rows that each local step uses; a step of -1 is idle."""
+
+    index: Tensor  # [steps, batch]
+    progress: Tensor  # [steps], from 0 at the first step towards 1, over the client's own steps
+
+
+class Batch(NamedTuple):
+    x: Tensor  # [B, ...]
+    y: Tensor  # [B]
+    progress: Tensor  # []
+    active: Tensor  # [], whether this step is one of the client's own
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that an algorithm may know of the model."""
+
+    loss: Callable[[Params, Batch], tuple[Tensor, Params]]  # the value and the new buffers
+    logits: Callable[[Params, Tensor], Tensor]
+    head_names: frozenset[str]  # all that stands above the encoder
+    norm_names: frozenset[str]  # of normalisation layers: parameters and statistics
+    buffer_names: frozenset[str] = frozenset()  # counted, not trained
+    prior_names: frozenset[str] = frozenset()  # the class frequencies of a posterior network
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Federated averaging (McMahan et al., 2017): w ← Σ_k (n_k / n) · w_k.
+
+    Fields are hyperparameters and methods are pure: state is what they take and return. So one
+    definition is mapped over stacked clients in simulation and called on one client on Flower.
+    """
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: Positive = 0.01
+    momentum: Share = 0.9
+    weight_decay: NonNegative = 0.0
+    optimizer_state: Literal["average", "reset", "keep"] = "average"
+    adapt_epochs: Natural = 0
+    adapt_steps: Natural = 0  # at least as many, where the epochs give fewer
+    adapt_lr: Positive = 0.01
+
+    network: ClassVar[Literal["classifier", "posterior"]] = "classifier"
+    headline: ClassVar[str] = "global"
+    citation: ClassVar[str] = "McMahan et al., 2017"
+
+    def personal(self, task: Task, name: str) -> bool:
+        """Tells whether an entry never leaves its client."""
+        return False
+
+    def trainable(self, task: Task, name: str) -> bool:
+        """Tells whether local steps move an entry by its gradient."""
+        return name not in task.buffer_names
+
+    def adapts(self, task: Task, name: str) -> bool:
+        """Tells whether the personal stage moves an entry."""
+        return False
+
+    def init(self, task: Task, params: Params) -> Slots:
+        """Builds the server's state. Slots named `_like_this` are never sent."""
+        shared = split(params, lambda n: self.personal(task, n))[1]
+        return {"model": shared} | self._averaged(task, self._fresh_optimizer(task, params))
+
+    def enroll(self, task: Task, params: Params, labels: Tensor) -> Slots:
+        """Builds what a client remembers before its first round."""
+        own = split(params, lambda n: self.personal(task, n))[0]
+        return {"model": own} | self._kept(task, self._fresh_optimizer(task, params))
+
+    def start(self, task: Task, server: Slots, memory: Slots) -> Slots:
+        """Builds the state that local steps transform."""
+        model = server["model"] | memory["model"]
+        optimizer = self._fresh_optimizer(task, model)
+        remembered = server.get("optimizer", {}) | memory.get("optimizer", {})
+        return {"model": model, "optimizer": optimizer | remembered}
+
+    def objective(
+        self, task: Task, params: Params, server: Slots, batch: Batch
+    ) -> tuple[Tensor, Params]:
+        """What local steps minimise, and the new buffers."""
+        return task.loss(params, batch)
+
+    def step(self, task: Task, server: Slots, local: Slots, batch: Batch) -> Slots:
+        """Takes one local step; the slot `report` holds the loss for the history."""
+        moving, still = split(local["model"], lambda n: self.trainable(task, n))
+        grads, value, buffers = gradient(
+            lambda p: self.objective(task, still | p, server, batch), moving
+        )
+        moved, optimizer = self.local_optimizer().update(moving, grads, local["optimizer"])
+        model = still | moved | buffers
+        return local | {"model": model, "optimizer": optimizer, "report": {"loss": value}}
+
+    def finish(
+        self, task: Task, server: Slots, memory: Slots, local: Slots
+    ) -> tuple[Slots, Slots]:
+        """Separates what is uploaded from what is remembered."""
+        own, sent = split(local["model"], lambda n: self.personal(task, n))
+        upload = {"model": sent} | self._averaged(task, local["optimizer"])
+        return upload, memory | {"model": own} | self._kept(task, local["optimizer"])
+
+    def aggregate(self, server: Slots, mean: Slots, share: float) -> Slots:
+        """Updates the server, given the mean upload of a share of the clients."""
+        return server | mean
+
+    def adapt(
+        self, task: Task, server: Slots, memory: Slots, fresh: Params, batches: Iterable[Batch]
+    ) -> Slots:
+        """Fits the client's model to its own training rows before it predicts.
+
+        `fresh` are the parameters with which the run began.
+        """
+        model = fit(
+            task,
+            self.predictor(server, memory),
+            lambda n: self.adapts(task, n),
+            self.adapt_optimizer(),
+            batches,
+        )
+        own = split(model, lambda n: self.adapts(task, n) or self.personal(task, n))[0]
+        return memory | {"model": own}
+
+    def predictor(self, server: Slots, memory: Slots) -> Params:
+        """Selects the parameters with which a client predicts."""
+        return server["model"] | memory["model"]
+
+    def shared(self, server: Slots) -> Params | None:
+        """Selects the global model, where there is a whole one."""
+        return server["model"]
+
+    def loss_options(self) -> dict[str, Any] | None:
+        """The name and options of a posterior network's loss."""
+        return None
+
+    def local_optimizer(self) -> Optimizer:
+        return OPTIMIZERS[self.optimizer](self.lr, self.momentum, self.weight_decay)
+
+    def adapt_optimizer(self) -> Optimizer:
+        return OPTIMIZERS["sgd"](self.adapt_lr, self.momentum, self.weight_decay)
+
+    def _fresh_optimizer(self, task: Task, model: Params) -> Params:
+        return self.local_optimizer().init(split(model, lambda n: self.trainable(task, n))[0])
+
+    def _averaged(self, task: Task, optimizer: Params) -> Slots:
+        """The optimiser state that goes through the server: never of what is personal."""
+        if self.optimizer_state != "average":
+            return {}
+        return {"optimizer": split(optimizer, lambda n: self.personal(task, owner(n)))[1]}
+
+    def _kept(self, task: Task, optimizer: Params) -> Slots:
+        """The optimiser state that stays with the client from round to round."""
+        keep = {"average": lambda n: self.personal(task, owner(n)), "keep": lambda n: True}
+        if self.optimizer_state == "reset":
+            return {}
+        return {"optimizer": split(optimizer, keep[self.optimizer_state])[0]}
+
+
+def gradient(
+    objective: Callable[[Params], tuple[Tensor, Params]], params: Params
+) -> tuple[Params, Tensor, Params]:
+    """Returns the gradient, the value and the new buffers."""
+    grads, (value, buffers) = grad_and_value(objective, has_aux=True)(params)
+    return grads, value, buffers
+
+
+def where(active: Tensor, new: Params, old: Params) -> Params:
+    """Takes the step, or leaves an idle client as it was."""
+    return zip_with(lambda a, b: torch.where(active, a, b), new, old)
+
+
+def fit(
+    task: Task,
+    params: Params,
+    moving: Callable[[str], bool],
+    optimizer: Optimizer,
+    batches: Iterable[Batch],
+) -> Params:
+    """Minimises the task's plain loss over the named entries."""
+    moved, still = split(params, moving)
+    state = optimizer.init(moved)
+    for batch in batches:
+        grads, _, _ = gradient(lambda p, b=batch: task.loss(still | p, b), moved)  # type: ignore[misc]
+        new, new_state = optimizer.update(moved, grads, state)
+        moved, state = where(batch.active, new, moved), where(batch.active, new_state, state)
+    return still | moved
+
+
+def batches(data: Data, plan: Plan) -> Iterator[Batch]:
+    """Gathers the rows of one step after the other."""
+    for index, progress in zip(plan.index, plan.progress, strict=True):
+        yield Batch(data.x[index], data.y[index], progress, index[0] >= 0)
+
+
+def train(
+    algorithm: FedAvg, task: Task, data: Data, server: Slots, memory: Slots, plan: Plan
+) -> tuple[Slots, Slots, Tensor]:
+    """Plays one client's part of a round: Flower calls it, the simulator maps it.
+
+    Returns the upload, the new memory and the mean loss over the client's steps.
+    """
+    local = algorithm.start(task, server, memory)
+    losses, count = [], plan.index[:, 0] >= 0
+    for batch in batches(data, plan):
+        new = algorithm.step(task, server, local, batch)
+        losses.append(new.pop("report")["loss"])
+        # A client with less data than others idles on padded steps.
+        local = map_slots(lambda a, b, on=batch.active: torch.where(on, a, b), new, local)  # type: ignore[misc]
+    upload, memory = algorithm.finish(task, server, memory, local)
+    mean = (torch.stack(losses) * count).sum() / count.sum().clamp(min=1)
+    return upload, memory, mean
+
+
+def mapped(client: Callable[[Slots, Plan], Any], memories: Slots, plan: Plan) -> Any:
+    """Applies a function of one client to stacked clients; to a single one without overhead."""
+    if len(plan.index) > 1:
+        return vmap(client)(memories, plan)
+    alone = client(map_slots(lambda t: t[0], memories), Plan(*(t[0] for t in plan)))
+    return tree_map(lambda t: t.unsqueeze(0), alone)

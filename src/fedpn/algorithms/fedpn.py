@@ -1,0 +1,76 @@
+"""Federated posterior networks (Kotelevskii et al., 2024)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedpn.algorithm import Batch, FedAvg, Task
+from fedpn.fields import Natural, NonNegative, Positive
+from fedpn.optim import Optimizer, adam
+from fedpn.trees import Params, Slots, split
+
+
+@dataclass(frozen=True)
+class FedPN(FedAvg):
+    """Averages encoder, head and density; then each client learns its own head and density.
+
+    The federated stage is FedAvg on the paper's loss (eq. 8). In the personal stage the encoder
+    is frozen, and head and density start afresh and see the client's own rows alone.
+    """
+
+    loss: Literal["repaired", "bayesian"] = "repaired"
+    gamma: NonNegative = 0.01
+    entropy_weight: NonNegative = 0.0
+    train_density: Literal["label", "marginal"] = "label"
+    adapt_epochs: Natural = 10
+    adapt_steps: Natural = 1000
+    adapt_lr: Positive = 1e-3
+
+    network: ClassVar[Literal["classifier", "posterior"]] = "posterior"
+    headline: ClassVar[str] = "switch"
+    citation: ClassVar[str] = "Kotelevskii et al., 2024"
+
+    def personal(self, task: Task, name: str) -> bool:
+        return name in task.prior_names
+
+    def adapts(self, task: Task, name: str) -> bool:
+        return name in task.head_names
+
+    def init(self, task: Task, params: Params) -> Slots:
+        # The federation's own prior is even: it may not know who has how much of what.
+        return super().init(task, params) | {"_even": _prior(task, params)}
+
+    def enroll(self, task: Task, params: Params, labels: Tensor) -> Slots:
+        prior = {
+            name: torch.bincount(labels, minlength=len(even)).to(even) / len(labels)
+            for name, even in _prior(task, params).items()
+        }
+        return super().enroll(task, params, labels) | {"model": prior}
+
+    def adapt(
+        self, task: Task, server: Slots, memory: Slots, fresh: Params, batches: Iterable[Batch]
+    ) -> Slots:
+        own = split(fresh, lambda n: self.adapts(task, n))[0]
+        memory = memory | {"model": memory["model"] | own}
+        return super().adapt(task, server, memory, fresh, batches)
+
+    def adapt_optimizer(self) -> Optimizer:
+        return adam(self.adapt_lr)
+
+    def loss_options(self) -> dict[str, Any]:
+        return {
+            "name": self.loss,
+            "gamma": self.gamma,
+            "entropy_weight": self.entropy_weight,
+            "label_flow": self.train_density == "label",
+        }
+
+    def shared(self, server: Slots) -> Params:
+        return server["model"] | server["_even"]
+
+
+def _prior(task: Task, params: Params) -> Params:
+    return split(params, lambda n: n in task.prior_names)[0]

@@ -1,0 +1,122 @@
+"""What answering needs, on disk: models, thresholds, normalisation, provenance.
+
+A run directory holds it for all clients, an exported folder for one.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fedpn
+from fedpn import store
+from fedpn.config import Config
+from fedpn.data.dataset import Dataset
+from fedpn.errors import UserError
+from fedpn.nn.build import Blueprint
+from fedpn.personalise import Population
+from fedpn.routing.calibrate import Thresholds
+from fedpn.trees import Params
+
+FILES = ["bundle.json", "shared.safetensors", "clients.safetensors"]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One client's means of answering."""
+
+    client: str
+    blueprint: Blueprint
+    classes: tuple[str, ...]
+    score: str
+    shared: Params | None
+    own: Params
+    thresholds: Thresholds | None
+    provenance: dict[str, Any]
+
+    @property
+    def predictor(self) -> Params:
+        return (self.shared or {}) | self.own
+
+
+def write_models(
+    out: Path,
+    blueprint: Blueprint,
+    dataset: Dataset,
+    config: Config,
+    people: Population,
+    thresholds: list[Thresholds] | None,
+) -> None:
+    """Writes all clients' models and what goes with them."""
+    names = dataset.clients or tuple(map(str, range(len(people.own))))
+    about = {
+        "format": 1,
+        "model": blueprint._asdict(),
+        "classes": list(dataset.classes),
+        "score": config.routing.score,
+        "clients": list(names),
+        "thresholds": None if thresholds is None else [t._asdict() for t in thresholds],
+        "provenance": {
+            "fedpn": fedpn.__version__,
+            "torch": str(torch.__version__),
+            "dataset": dataset.name,
+            "note": dataset.note,
+            "algorithm": config.algorithm,
+            "rounds": config.rounds,
+            "seed": config.seed,
+        },
+    }
+    own = {name: torch.stack([p[name] for p in people.own]) for name in people.own[0]}
+    store.write_tensors(out / "shared.safetensors", people.shared or {})
+    store.write_tensors(out / "clients.safetensors", own)
+    store.write_json(out / "bundle.json", about)
+
+
+def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
+    """Reads one client's part of a run or of an exported folder."""
+    if not path.is_dir():
+        raise UserError(f"{path} is not a directory: give a run or an exported folder")
+    store.verify(path, FILES)
+    about = store.read_json(path / "bundle.json")
+    index = _find(about["clients"], client, path)
+    shared, _ = store.read_tensors(path / "shared.safetensors")
+    own, _ = store.read_tensors(path / "clients.safetensors")
+    thresholds = about["thresholds"]
+    return Bundle(
+        client=about["clients"][index],
+        blueprint=Blueprint(**about["model"]),
+        classes=tuple(about["classes"]),
+        score=about["score"],
+        shared=shared or None,
+        own={name: t[index] for name, t in own.items()},
+        thresholds=None if thresholds is None else Thresholds(**thresholds[index]),
+        provenance=about["provenance"],
+    )
+
+
+def export(path: Path, client: int | str | None, out: Path) -> Bundle:
+    """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
+    bundle = open_bundle(path, client)
+    store.claim(out, resume=False)
+    about = store.read_json(path / "bundle.json")
+    index = about["clients"].index(bundle.client)
+    if about["thresholds"] is not None:
+        about["thresholds"] = [about["thresholds"][index]]
+    store.write_tensors(out / "shared.safetensors", bundle.shared or {})
+    store.write_tensors(
+        out / "clients.safetensors", {name: t[None] for name, t in bundle.own.items()}
+    )
+    store.write_json(out / "bundle.json", about | {"clients": [bundle.client]})
+    store.seal(out)
+    return bundle
+
+
+def _find(names: list[str], client: int | str | None, path: Path) -> int:
+    if client is None:
+        if len(names) == 1:
+            return 0
+        raise UserError(f"{path} holds {len(names)} clients: say which with --client")
+    if str(client) in names:
+        return names.index(str(client))
+    raise UserError(f"{path} has no client {client}; it has {', '.join(names[:12])}{' …' * (len(names) > 12)}")

@@ -1,0 +1,253 @@
+"""Settings: frozen dataclasses from presets, TOML and the command line; unknown keys are errors."""
+
+import difflib
+import importlib
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from fedpn.algorithm import FedAvg
+from fedpn.algorithms import ALGORITHMS
+from fedpn.errors import UserError
+from fedpn.fields import Bounds, Count, Natural, Positive, SomeShare
+from fedpn.nn.density import DENSITIES
+from fedpn.nn.encoders import ENCODERS
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """How rows are read and dealt."""
+
+    partition: Literal["classes", "dirichlet", "iid", "natural"] = "classes"
+    cards: Count = 3  # classes per client, under `classes`
+    beta: Positive = 0.3  # concentration, under `dirichlet`
+    label: str = "label"  # of a table, the column
+    client: str = "client"  # of a table, the column of owners, where there is one
+    image_size: Natural = 0  # of own images; 0: that of the first
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network."""
+
+    encoder: str = "auto"  # LeNet-5 for images, an MLP for tables
+    dim: Count = 16
+    density: str = "radial"
+    layers: Count = 30
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A client's work in a round, and how the simulator goes about it."""
+
+    steps: Natural = 10
+    epochs: Natural = 0  # where steps = 0
+    batch: Count = 64
+    join: SomeShare = 1.0  # the share of clients in a round
+    cohort: Natural = 0  # clients stacked at once; 0: by the model's size
+
+
+@dataclass(frozen=True)
+class RoutingConfig:
+    """When a client's model delegates and when it abstains."""
+
+    score: str = "log_density"
+    outliers: SomeShare = 0.1
+    abstain: SomeShare = 0.05
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    dataset: str = "digits"
+    algorithm: str = "fedpn"
+    clients: Count = 20
+    rounds: Natural = 100
+    seed: Natural = 0
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    routing: RoutingConfig = field(default_factory=RoutingConfig)
+    method: FedAvg = field(default_factory=FedAvg)  # the algorithm with its hyperparameters
+
+
+def resolve(layers: Iterable[Tree]) -> Config:
+    """Merges layers of settings, later ones winning, over the dataset's preset."""
+    merged: Tree = {}
+    for layer in layers:
+        merged = _merge(merged, layer)
+    dataset = merged.get("dataset", Config.dataset)
+    merged = _merge(preset(str(dataset)), merged)
+    algorithm = find_algorithm(str(merged.get("algorithm", Config.algorithm)))
+    section = section_of(algorithm)
+    # `[method]` speaks to whichever algorithm runs, `[fedprox]` to FedProx alone.
+    method = _merge(merged.pop("method", {}), merged.pop(section, {}))
+    for name, other in ALGORITHMS.items():
+        if name in merged:
+            build(other, merged.pop(name), name)
+    top = {f.name for f in fields(Config)} - {"method"}
+    names = [*top, "method", *ALGORITHMS, section]
+    for key in merged:
+        if key not in top:
+            raise UserError(_unknown(key, names))
+    config = build(Config, merged | {"method": build(algorithm, method, section)}, "")
+    return check(config)
+
+
+def check(config: Config) -> Config:
+    """Refuses values that are well-formed but name nothing."""
+    _one_of("model.encoder", config.model.encoder, ["auto", *ENCODERS])
+    _one_of("model.density", config.model.density, list(DENSITIES))
+    if not config.train.steps and not config.train.epochs:
+        raise UserError("train.steps and train.epochs are both 0; a round needs some local work")
+    return config
+
+
+def preset(dataset: str) -> Tree:
+    """The settings that a named set is known to need."""
+    file = resources.files("fedpn") / "presets" / f"{dataset}.toml"
+    if "/" in dataset or "\\" in dataset or not file.is_file():
+        return {}
+    return tomllib.loads(file.read_text())
+
+
+def read_toml(path: Path) -> Tree:
+    """Reads a config file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"no config file {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"cannot read the config {path}: {error}") from None
+
+
+def parse_setting(text: str) -> Tree:
+    """Reads one `section.key=value`.
+
+    >>> parse_setting("fedpn.gamma=0.1")
+    {'fedpn': {'gamma': 0.1}}
+    >>> parse_setting("model.encoder=mlp")
+    {'model': {'encoder': 'mlp'}}
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"--set {text!r} is not of the form key=value, such as fedpn.gamma=0.1")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    for part in reversed(key.strip().split(".")):
+        parsed = {part: parsed}
+    return dict(parsed)
+
+
+def find_algorithm(name: str) -> type[FedAvg]:
+    """Finds an algorithm in the name table, or the user's own as `module:Class`."""
+    if ":" not in name:
+        _one_of("algorithm", name, list(ALGORITHMS))
+        return ALGORITHMS[name]
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"cannot import the algorithm {name!r}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, FedAvg) and is_dataclass(found)):
+        raise UserError(f"{name!r} is not a frozen dataclass below fedpn.FedAvg")
+    return found
+
+
+def section_of(algorithm: type[FedAvg]) -> str:
+    """The section of an algorithm's hyperparameters.
+
+    >>> section_of(FedAvg)
+    'fedavg'
+    """
+    names = {cls: name for name, cls in ALGORITHMS.items()}
+    return names.get(algorithm, algorithm.__name__.lower())
+
+
+def to_tree(config: Any) -> Tree:
+    """Turns a config back into what TOML holds, the algorithm under its own name."""
+    tree: Tree = {}
+    for f in fields(config):
+        value = getattr(config, f.name)
+        name = section_of(type(value)) if f.name == "method" else f.name
+        tree[name] = to_tree(value) if is_dataclass(value) else value
+    return tree
+
+
+def build(cls: type[T], tree: Any, where: str) -> T:
+    """Builds a dataclass from plain values, checking names, types and bounds."""
+    if not isinstance(tree, Mapping):
+        raise UserError(f"{where} is a section of settings, not {tree!r}")
+    hints = get_type_hints(cls, include_extras=True)
+    known = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in tree.items():
+        path = f"{where}.{key}" if where else key
+        if key not in known:
+            raise UserError(_unknown(path, [f"{where}.{k}" if where else k for k in known]))
+        values[key] = _convert(known[key], value, path)
+    return cls(**values)
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+    if get_origin(hint) is Annotated:
+        kind, bounds = get_args(hint)
+        value = _convert(kind, value, path)
+        if isinstance(bounds, Bounds) and not bounds.admit(value):
+            raise UserError(f"{path} is {value}, but must be {bounds}")
+        return value
+    if get_origin(hint) is Literal:
+        _one_of(path, value, list(get_args(hint)))
+        return value
+    if get_origin(hint) in (Union, types.UnionType):
+        return _convert(get_args(hint)[0], value, path)
+    if is_dataclass(hint):
+        return value if is_dataclass(value) else build(hint, value, path)  # type: ignore[arg-type]
+    return _plain(hint, value, path)
+
+
+def _plain(kind: type, value: Any, path: str) -> Any:
+    if kind is float and type(value) is int:
+        value = float(value)
+    if kind is str and type(value) in (int, float):
+        value = str(value)
+    if type(value) is not kind or value != value or value in (float("inf"), float("-inf")):
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise UserError(f"{path} is {value!r}, but must be {words[kind]}")
+    return value
+
+
+def _one_of(path: str, value: Any, names: list[Any]) -> None:
+    if value not in names:
+        raise UserError(f"{path} is {value!r}{_nearest(str(value), [str(n) for n in names])}")
+
+
+def _unknown(key: str, names: list[str]) -> str:
+    return f"unknown setting {key!r}{_nearest(key, names)}"
+
+
+def _nearest(word: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; choose one of {', '.join(sorted(names))}"
+
+
+def _merge(low: Tree, high: Tree) -> Tree:
+    """Lays one tree of settings over another."""
+    merged = dict(low)
+    for key, value in high.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], dict(value)) if both else value
+    return merged
+

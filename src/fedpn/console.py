@@ -1,0 +1,69 @@
+"""How far a run has come: a live display on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+STAGES = {
+    "federate": "federated rounds",
+    "personalise": "personal stage",
+    "evaluate": "evaluation",
+    "report": "report",
+}
+EVERY = 5.0  # seconds between plain lines
+
+
+class Display:
+    """Hears a run (`pipeline.Tell`) and shows it."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self.began: dict[str, float] = {}
+        self.first: dict[str, int] = {}
+        self.shown = 0.0
+        self.tasks: dict[str, TaskID] = {}
+        self.progress = Progress(
+            TextColumn("{task.description:<17}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}  {task.fields[facts]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not self.live,
+        )
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.progress.stop()
+
+    def __call__(self, stage: str, done: int, of: int, **facts: float | None) -> None:
+        now = time.monotonic()
+        began = self.began.setdefault(stage, now)
+        played = done - self.first.setdefault(stage, done)
+        rate = played / (now - began) if now > began else 0.0
+        words = [f"{name} {value:.3f}" for name, value in facts.items() if value is not None]
+        if rate:
+            words.append(f"{rate:.1f}/s")
+        if self.live:
+            if stage not in self.tasks:
+                for task in self.tasks.values():
+                    self.progress.update(task, completed=self.progress.tasks[task].total)
+                self.tasks[stage] = self.progress.add_task(STAGES[stage], total=of, facts="")
+            self.progress.update(self.tasks[stage], completed=done, facts="  ".join(words))
+        elif now - self.shown > EVERY or done == of or now == began:
+            self.shown = now
+            if rate and done < of:
+                words.append(f"{(of - done) / rate:.0f} s left")
+            count = f" {done}/{of}" if of > 1 else ""
+            print("  ".join([f"{STAGES[stage]}{count}", *words]), file=sys.stderr, flush=True)

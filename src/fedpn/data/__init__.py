@@ -1,0 +1,1 @@
+"""Data: named sets and one's own, dealt to clients without leaks."""

@@ -1,0 +1,191 @@
+"""Models and test sets -> metrics."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpn import metrics
+from fedpn.data.dataset import Array
+from fedpn.data.federation import Federation
+from fedpn.personalise import Observer, Population
+from fedpn.routing.calibrate import Thresholds
+from fedpn.routing.scores import Opinion
+from fedpn.routing.switch import OUTCOMES, Decision, decide
+
+SETS = ("ind", "ood", "mix")
+Tree = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    """What one way of answering says of some rows."""
+
+    probs: Tensor  # [n, K]
+    total: Tensor  # [n], the answering model's total uncertainty
+
+    @property
+    def label(self) -> Tensor:
+        return self.probs.argmax(-1)
+
+    def take(self, index: Tensor) -> "Answer":
+        return Answer(self.probs[index], self.total[index])
+
+
+@dataclass(frozen=True)
+class View:
+    """One client's answers to its InD rows, then its OOD rows."""
+
+    rows: Array  # [n]
+    labels: Tensor  # [n]
+    sets: dict[str, Tensor]  # InD, OOD, Mix: places among these rows
+    answers: dict[str, Answer]
+    epistemic: Tensor  # [n], of the client's model
+    decision: Decision | None = None  # where the client has a switch
+    thresholds: Thresholds | None = None
+
+
+def look(
+    federation: Federation,
+    people: Population,
+    observe: Observer,
+    thresholds: list[Thresholds] | None,
+) -> list[View]:
+    """Asks every client's model and the global one for every row of the client's test sets."""
+    pooled = np.sort(np.concatenate(federation.test))
+    everywhere = None if people.shared is None else observe(people.shared, pooled)
+    views = []
+    for client in range(federation.clients):
+        known, unknown = federation.ind(client), federation.ood(client)
+        rows = np.concatenate([known, unknown])
+        own = observe(people.predictor(client), rows)
+        shared = None
+        if everywhere is not None:
+            place = torch.from_numpy(np.searchsorted(pooled, rows))
+            shared = Opinion(*(t[place] for t in everywhere))
+        sets = {
+            "ind": torch.arange(len(known)),
+            "ood": torch.arange(len(known), len(rows)),
+            "mix": torch.from_numpy(np.flatnonzero(np.isin(rows, federation.mix(client)))),
+        }
+        mine = None if thresholds is None else thresholds[client]
+        views.append(_view(rows, federation.labels, sets, own, shared, mine))
+    return views
+
+
+def _view(
+    rows: Array,
+    labels: Array,
+    sets: dict[str, Tensor],
+    own: Opinion,
+    shared: Opinion | None,
+    thresholds: Thresholds | None,
+) -> View:
+    mine = Answer(own.probs, own.total)
+    answers = {"personal" if thresholds is None else "local": mine}
+    decision = None
+    if shared is not None:
+        answers["global"] = Answer(shared.probs, shared.total)
+    if shared is not None and thresholds is not None:
+        decision = decide(own, shared, thresholds)
+        answers["switch"] = Answer(decision.probs, decision.total)
+        # The oracle knows what the client knows.
+        known = torch.zeros(len(rows), dtype=torch.bool)
+        known[sets["ind"]] = True
+        answers["oracle"] = Answer(
+            torch.where(known[:, None], own.probs, shared.probs),
+            torch.where(known, own.total, shared.total),
+        )
+    right = torch.from_numpy(labels[rows])
+    return View(rows, right, sets, answers, own.epistemic, decision, thresholds)
+
+
+def client_metrics(view: View, headline: str) -> Tree:
+    """The figures of one client; null where it has no rows to tell them from."""
+    tree: Tree = {
+        "accuracy": {
+            who: {
+                name: metrics.accuracy(answer.label[place], view.labels[place])
+                if len(place)
+                else None
+                for name, place in view.sets.items()
+            }
+            for who, answer in view.answers.items()
+        }
+    }
+    ind, ood, mix = (view.sets[name] for name in SETS)
+    if view.decision is not None:
+        sent = view.decision.source.double()
+        tree["routing"] = {
+            "auroc": metrics.auroc(view.epistemic[ind], view.epistemic[ood]) if len(mix) else None,
+            "delegated": {
+                "ind": float(sent[ind].mean()),
+                "ood": float(sent[ood].mean()) if len(ood) else None,
+            },
+        }
+    answer, labels = view.answers[headline].take(mix), view.labels[mix]
+    tree["abstention"] = {
+        "aurc": metrics.aurc(answer.total, answer.label != labels) if len(mix) else None
+    }
+    if view.decision is not None:
+        outcomes = view.decision.outcome[mix]
+        shares = torch.bincount(outcomes, minlength=len(OUTCOMES)).double() / max(len(mix), 1)
+        tree["abstention"] |= {
+            "coverage": float((outcomes % 2 == 0).double().mean()) if len(mix) else None,
+            "outcomes": {
+                name: share if len(mix) else None
+                for name, share in zip(OUTCOMES, shares.tolist(), strict=True)
+            },
+        }
+    measures = {"ece": metrics.ece, "nll": metrics.nll, "brier": metrics.brier}
+    tree["calibration"] = {
+        name: measure(answer.probs, labels) if len(mix) else None
+        for name, measure in measures.items()
+    }
+    return tree
+
+
+def summarise(trees: list[Tree], over: Any = np.mean) -> Tree:
+    """Brings the figures of many clients (or seeds) to one; those that are null do not count.
+
+    >>> summarise([{"a": {"b": 1.0}}, {"a": {"b": 3.0}}, {"a": {"b": None}}])
+    {'a': {'b': 2.0}}
+    """
+    merged: Tree = {}
+    for key, value in trees[0].items():
+        column = [tree[key] for tree in trees]
+        if isinstance(value, dict):
+            merged[key] = summarise(column, over)
+        else:
+            there = [v for v in column if v is not None]
+            merged[key] = float(over(there)) if there else None
+    return merged
+
+
+def evaluate(federation: Federation, views: list[View], headline: str, score: str) -> Tree:
+    """The figures of all clients, client-wise: mean, spread, and each one's own."""
+    clients = [client_metrics(view, headline) for view in views]
+    total = summarise(clients)
+    accuracy = total["accuracy"]
+    if "routing" in total:
+        mix = {who: row["mix"] for who, row in accuracy.items()}
+        gap = None
+        if mix["oracle"] is not None:
+            gap = metrics.gap_closed(mix["local"], mix["global"], mix["switch"], mix["oracle"])
+        total["routing"] = {"score": score} | total["routing"] | {"gap_closed": gap}
+    accuracies = [{"accuracy": c["accuracy"]} for c in clients]
+    total["spread"] = {
+        name: summarise(accuracies, over)["accuracy"]
+        for name, over in (("std", np.std), ("worst", np.min))
+    }
+    total["per_client"] = [
+        {
+            "client": client,
+            "classes": federation.owned(client).tolist(),
+            "rows": len(federation.train[client]),
+        }
+        | figures
+        for client, figures in enumerate(clients)
+    ]
+    return total

@@ -1,0 +1,54 @@
+"""Inputs to be answered: an .npz, or a folder of images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedpn.data.dataset import Array
+from fedpn.errors import UserError
+
+IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+
+
+def read_inputs(path: Path, shape: Sequence[int]) -> tuple[list[str], Array]:
+    """Returns a name and a row for each input."""
+    if path.is_dir():
+        return _folder(path, shape)
+    if path.suffix == ".npz" and path.is_file():
+        return _npz(path)
+    raise UserError(f"{path} is neither an .npz file nor a folder of images")
+
+
+def _npz(path: Path) -> tuple[list[str], Array]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = [key for key in ("images", "x") if key in file]
+            if not found:
+                raise UserError(f"{path} has no array `images` or `x`, only {', '.join(file)}")
+            x = file[found[0]]
+    except (ValueError, OSError, EOFError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} cannot be read as an .npz: {error}") from None
+    return [str(i) for i in range(len(x))], x
+
+
+def _folder(path: Path, shape: Sequence[int]) -> tuple[list[str], Array]:
+    from PIL import Image, UnidentifiedImageError
+
+    if len(shape) != 3:
+        raise UserError(f"{path} is a folder of images, but this model takes rows of a table")
+    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
+    if not files:
+        raise UserError(f"{path} holds no images ({', '.join(sorted(IMAGES))})")
+    channels, height, width = shape
+    rows = []
+    for file in files:
+        try:
+            with Image.open(file) as image:
+                form = image.convert("L" if channels == 1 else "RGB")
+                rows.append(np.asarray(form.resize((width, height), Image.Resampling.BILINEAR)))
+        except (UnidentifiedImageError, OSError):
+            raise UserError(f"{file} is not an image that can be read") from None
+    return [str(f.relative_to(path)) for f in files], np.stack(rows)

@@ -1,0 +1,1 @@
+"""Networks: encoders, densities, posterior networks and their losses."""

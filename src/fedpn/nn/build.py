@@ -1,0 +1,57 @@
+"""Settings -> a model: the network and its loss as pure functions."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from fedpn.nn.density import DENSITIES
+from fedpn.nn.encoders import ENCODERS
+from fedpn.nn.loss import LOSSES, cross_entropy
+from fedpn.nn.posterior import Classifier, Normalise, PosteriorNetwork
+from fedpn.nn.task import Model, make_model
+
+
+class Blueprint(NamedTuple):
+    """All that it takes to build a network again: plain values, kept with every run."""
+
+    kind: str  # classifier, posterior
+    shape: tuple[int, ...]  # of one input
+    classes: int
+    encoder: str
+    dim: int
+    density: str
+    layers: int
+    mean: Sequence[float]  # of the training rows, per channel or column
+    std: Sequence[float]
+
+
+def choose_encoder(name: str, shape: Sequence[int]) -> str:
+    """Takes LeNet-5 for images and an MLP for tables, where nothing is said.
+
+    >>> choose_encoder("auto", (1, 28, 28)), choose_encoder("auto", (30,))
+    ('lenet5', 'mlp')
+    """
+    if name != "auto":
+        return name
+    return "lenet5" if len(shape) == 3 else "mlp"
+
+
+def build_model(blueprint: Blueprint, seed: int, loss: dict[str, Any] | None = None) -> Model:
+    """Builds the network, its first parameters drawn by the seed.
+
+    `loss` has the name and the options of a posterior network's loss.
+    """
+    b = blueprint
+    sizes = (-1,) + (1,) * (len(b.shape) - 1)
+    normalise = Normalise(*(torch.tensor(v).reshape(sizes) for v in (b.mean, b.std)))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        encoder = ENCODERS[b.encoder](tuple(b.shape), b.dim)
+        if b.kind == "classifier":
+            return make_model(Classifier(normalise, encoder, b.dim, b.classes), cross_entropy)
+        density = DENSITIES[b.density](b.dim, b.classes, b.layers)
+        network = PosteriorNetwork(normalise, encoder, density, b.dim, b.classes)
+    options = dict(loss or {"name": "repaired"})
+    return make_model(network, partial(LOSSES[options.pop("name")], **options))

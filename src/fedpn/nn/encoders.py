@@ -1,0 +1,72 @@
+"""Encoders: what a client saw -> an embedding z of few dimensions."""
+
+from collections.abc import Callable, Sequence
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from fedpn.kernels import conv_relu_pool
+
+Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)
+
+
+class LeNet5(nn.Module):
+    """LeNet-5 without padding (LeCun et al., 1998): 6 and 16 filters of 5×5, then 120, 84, D.
+
+    Images below 16×16 are framed with zeros up to that size.
+    """
+
+    def __init__(self, shape: Shape, dim: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.frame = _frame(height, width, least=16)
+        self.conv1 = nn.Conv2d(channels, 6, 5)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        left, right, top, bottom = self.frame
+        side = [((n - 4) // 2 - 4) // 2 for n in (height + top + bottom, width + left + right)]
+        self.dense = dense([16 * side[0] * side[1], 120, 84, dim])
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, C, H, W] -> [B, D]
+        if any(self.frame):
+            x = F.pad(x, self.frame)
+        for conv in (self.conv1, self.conv2):
+            assert conv.bias is not None
+            x = conv_relu_pool(x, conv.weight, conv.bias)
+        z: Tensor = self.dense(x.flatten(1))
+        return z
+
+
+class MLP(nn.Module):
+    """Three dense layers, for tables and for small images."""
+
+    def __init__(self, shape: Shape, dim: int, width: int = 128) -> None:
+        super().__init__()
+        inputs = 1
+        for n in shape:
+            inputs *= n
+        self.dense = dense([inputs, width, width, dim])
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, ...] -> [B, D]
+        z: Tensor = self.dense(x.flatten(1))
+        return z
+
+
+def dense(sizes: Sequence[int]) -> nn.Sequential:
+    """Linear layers with ReLU between them."""
+    layers: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
+    for inputs, outputs in zip(sizes[1:], sizes[2:], strict=False):
+        layers += [nn.ReLU(), nn.Linear(inputs, outputs)]
+    return nn.Sequential(*layers)
+
+
+def _frame(height: int, width: int, least: int) -> tuple[int, int, int, int]:
+    """Tells how many zeros bring an image to the least size: left, right, top, bottom.
+
+    >>> _frame(28, 28, least=16), _frame(8, 9, least=16)
+    ((0, 0, 0, 0), (3, 4, 4, 4))
+    """
+    w, h = max(least - width, 0), max(least - height, 0)
+    return w // 2, w - w // 2, h // 2, h - h // 2
+
+
+ENCODERS: dict[str, Callable[[Shape, int], nn.Module]] = {"lenet5": LeNet5, "mlp": MLP}

@@ -1,0 +1,87 @@
+"""A network and a loss, told as a `Task`: all that an algorithm may know of them."""
+
+import copy
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from fedpn.algorithm import Batch, Task
+from fedpn.dirichlet import Posterior
+from fedpn.nn.posterior import Classifier, Loss, PosteriorNetwork, call
+from fedpn.trees import Params
+
+NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
+
+
+class Model(NamedTuple):
+    """A network as pure functions of its parameters.
+
+    `task` works on inputs; `top` on embeddings, for the stages that leave the encoder alone.
+    """
+
+    network: Classifier
+    task: Task
+    top: Task
+
+    def embed(self, params: Params, x: Tensor) -> Tensor:
+        z: Tensor = call(self.network, params, "embed", x)
+        return z
+
+    def posterior(self, params: Params, z: Tensor) -> Posterior:
+        posterior: Posterior = call(self.network, params, "posterior", z)
+        return posterior
+
+    def logits(self, params: Params, z: Tensor) -> Tensor:
+        logits: Tensor = call(self.network, params, "logits", z)
+        return logits
+
+
+def make_model(network: Classifier, loss: Loss) -> Model:
+    """Tells what belongs to the head and to normalisation, by module and never by a substring."""
+    learner = copy.deepcopy(network).train()
+    network = network.eval()
+    entries = network.state_dict()
+    encoder = {f"encoder.{name}" for name in network.encoder.state_dict()}
+    prior = {"prior"} if isinstance(network, PosteriorNetwork) else set()
+    norms = {
+        f"{prefix}.{name}"
+        for prefix, module in network.named_modules()
+        if isinstance(module, NORMS)
+        for name in module.state_dict()
+    }
+    buffers = entries.keys() - dict(network.named_parameters()).keys()
+    counted = buffers - prior
+
+    def loss_of_embeddings(params: Params, batch: Batch) -> tuple[Tensor, Params]:
+        return call(learner, params, "loss", loss, batch.x, batch.y), {}
+
+    def loss_of_inputs(params: Params, batch: Batch) -> tuple[Tensor, Params]:
+        # Statistics are updated on clones, so that the function stays pure.
+        new = {name: params[name].clone() for name in counted}
+        value = call(learner, params | new, "input_loss", loss, batch.x, batch.y)
+        return value, new
+
+    def task(
+        loss: Callable[[Params, Batch], tuple[Tensor, Params]],
+        logits: Callable[[Params, Tensor], Tensor],
+    ) -> Task:
+        return Task(
+            loss=loss,
+            logits=logits,
+            head_names=frozenset(entries.keys() - encoder - prior),
+            norm_names=frozenset(norms),
+            buffer_names=frozenset(buffers),
+            prior_names=frozenset(prior),
+        )
+
+    def logits(params: Params, x: Tensor) -> Tensor:
+        result: Tensor = call(network, params, "classify", x)
+        return result
+
+    def top_logits(params: Params, z: Tensor) -> Tensor:
+        result: Tensor = call(network, params, "logits", z)
+        return result
+
+    return Model(network, task(loss_of_inputs, logits), task(loss_of_embeddings, top_logits))

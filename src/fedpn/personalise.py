@@ -1,0 +1,183 @@
+"""The stage after the rounds: adapt, calibrate -> each client's models and thresholds."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpn.algorithm import Batch, Data, FedAvg, Plan, Task, batches, mapped
+from fedpn.data.dataset import Array
+from fedpn.data.plan import draw, stack_plans, steps_of
+from fedpn.errors import UserError
+from fedpn.nn.posterior import PosteriorNetwork
+from fedpn.nn.task import Model
+from fedpn.routing.calibrate import Thresholds, calibrate
+from fedpn.routing.scores import LOGIT_SCORES, Opinion, of_logits, of_posterior
+from fedpn.trees import Params, Slots, stack, unstack
+
+CHUNK = 512  # rows at once: their tensors stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class Population:
+    """Every client's model: the shared one, and what each client has of its own."""
+
+    shared: Params | None
+    own: list[Params]
+
+    def predictor(self, client: int) -> Params:
+        return (self.shared or {}) | self.own[client]
+
+
+class Embedder:
+    """Embeds rows of the data, once for the shared encoder, whoever asks."""
+
+    def __init__(self, model: Model, x: Tensor, shared: Params | None) -> None:
+        self.model, self.x = model, x
+        self.shared = _encoder(shared or {})
+        self.store = torch.empty(0)
+        self.known = torch.zeros(len(x), dtype=torch.bool)
+
+    def __call__(self, params: Params, rows: Array) -> Tensor:
+        """Returns z of the rows, by the encoder of these parameters."""
+        encoder = _encoder(params)
+        if any(t is not self.shared.get(name) for name, t in encoder.items()):
+            return self._embed(params, torch.from_numpy(rows))
+        return self.pool(params, rows)[torch.from_numpy(rows)]
+
+    def pool(self, params: Params, rows: Array) -> Tensor:
+        """Returns the shared encoder's z for the whole dataset, filled in where rows ask."""
+        wanted = torch.from_numpy(rows)
+        missing = wanted[~self.known[wanted]]
+        if len(missing):
+            z = self._embed(params, missing)
+            if not len(self.store):
+                self.store = z.new_zeros(len(self.x), z.shape[1])
+            self.store[missing] = z
+            self.known[missing] = True
+        return self.store
+
+    @torch.no_grad()
+    def _embed(self, params: Params, rows: Tensor) -> Tensor:
+        return torch.cat([self.model.embed(params, self.x[part]) for part in rows.split(CHUNK)])
+
+
+def _encoder(params: Params) -> Params:
+    return {name: t for name, t in params.items() if name.startswith("encoder.")}
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Asks models for their opinion of rows."""
+
+    model: Model
+    embed: Embedder
+    score: str
+
+    @torch.no_grad()
+    def __call__(self, params: Params, rows: Array) -> Opinion:
+        z = self.embed(params, rows)
+        parts = [self.view(params, part) for part in z.split(CHUNK)]
+        return Opinion(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    def view(self, params: Params, z: Tensor) -> Opinion:
+        """The opinion of embeddings, by what the network can tell."""
+        if isinstance(self.model.network, PosteriorNetwork):
+            return of_posterior(self.model.posterior(params, z), self.score)
+        logits = self.model.logits(params, z)
+        return of_logits(logits, LOGIT_SCORES["msp"](logits))
+
+
+def adapt(
+    algorithm: FedAvg,
+    model: Model,
+    data: Data,
+    rows: tuple[Array, ...],
+    server: Slots,
+    memories: list[Slots],
+    fresh: Params,
+    embed: Embedder,
+    batch: int,
+    seed: int,
+    cohort: int,
+    tick: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Slots]:
+    """Lets each client fit its own model to its own training rows, as its algorithm says.
+
+    Where the encoder is shared and stays as it is, rows are embedded once and steps are cheap.
+    """
+    plans = _plans(algorithm, rows, batch, seed)
+    if not max(map(len, plans)):
+        return memories
+    task = model.task
+    if _leaves_encoder(algorithm, task, fresh):
+        z = embed.pool(server["model"], np.concatenate(rows))
+        task, data = model.top, Data(z, data.y)
+    adapted: list[Slots] = []
+    groups = np.array_split(np.arange(len(rows)), math.ceil(len(rows) / cohort))
+    steps = sum(max(len(plans[c]) for c in group) for group in groups)
+    done = iter(range(1, steps + 1))
+
+    def client(memory: Slots, plan: Plan) -> Slots:
+        mine = _ticking(batches(data, plan), lambda: tick(next(done), steps))
+        return algorithm.adapt(task, server, memory, fresh, mine)
+
+    for group in groups:
+        plan = stack_plans([plans[c] for c in group])
+        adapted += unstack(mapped(client, stack([memories[c] for c in group]), plan), len(group))
+    return adapted
+
+
+def _plans(algorithm: FedAvg, rows: tuple[Array, ...], batch: int, seed: int) -> list[Array]:
+    epochs, least = algorithm.adapt_epochs, algorithm.adapt_steps
+    return [
+        draw(mine, steps_of(len(mine), batch, epochs, least), batch, (seed, 6, client))
+        for client, mine in enumerate(rows)
+    ]
+
+
+def _leaves_encoder(algorithm: FedAvg, task: Task, params: Params) -> bool:
+    return not any(
+        algorithm.adapts(task, name) or algorithm.personal(task, name) for name in _encoder(params)
+    )
+
+
+def _ticking(steps: Iterable[Batch], tick: Callable[[], None]) -> Iterator[Batch]:
+    for step in steps:
+        yield step
+        tick()
+
+
+def population(algorithm: FedAvg, server: Slots, memories: list[Slots]) -> Population:
+    """Separates what each client has of its own from what all share."""
+    shared = algorithm.shared(server)
+    common = shared or {}
+    own = [
+        {n: t for n, t in algorithm.predictor(server, memory).items() if t is not common.get(n)}
+        for memory in memories
+    ]
+    return Population(shared, own)
+
+
+def calibrate_all(
+    people: Population,
+    observe: Observer,
+    rows: tuple[Array, ...],
+    outliers: float,
+    abstain: float,
+) -> list[Thresholds]:
+    """Takes every client's thresholds from its own calibration rows."""
+    if people.shared is None:
+        raise UserError("thresholds need a global model to delegate to, and there is none")
+    thresholds = []
+    for client, mine in enumerate(rows):
+        try:
+            local = observe(people.predictor(client), mine)
+            shared = observe(people.shared, mine)
+            thresholds.append(calibrate(local, shared, outliers, abstain))
+        except UserError as error:
+            raise UserError(f"client {client} has {error}") from None
+    return thresholds

@@ -1,0 +1,198 @@
+"""Metrics -> tables and one self-contained HTML page."""
+
+import base64
+import html
+import io
+import json
+import math
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpn import store
+from fedpn.data.dataset import Array
+from fedpn.errors import UserError
+from fedpn.evaluate import SETS, summarise
+
+Tree = dict[str, Any]
+COLUMNS = {"ind": "InD", "ood": "OOD", "mix": "Mix"}
+
+
+def read_runs(paths: Sequence[Path]) -> list[Tree]:
+    """Reads the metrics of runs that differ in their seed alone."""
+    runs = [store.read_json(path / "metrics.json") for path in paths]
+    for key in ("dataset", "algorithm", "clients", "rounds"):
+        values = {run[key] for run in runs}
+        if len(values) > 1:
+            raise UserError(f"runs of one report may differ in their seed only, not in {key}: {values}")
+    return runs
+
+
+def table(runs: Sequence[Tree]) -> list[list[str]]:
+    """Rows of a table: who answers, and the accuracy on InD, OOD and Mix in %.
+
+    One run shows ± the deviation over clients, several ± the standard error over seeds.
+    """
+    accuracies = [run["accuracy"] for run in runs]
+    mean = summarise(accuracies)
+    if len(runs) == 1:
+        spread = runs[0]["spread"]["std"]
+    else:
+        spread = summarise(accuracies, lambda v: np.std(v, ddof=1) / math.sqrt(len(v)))
+    rows = [["accuracy, %", *COLUMNS.values()]]
+    rows += [
+        [who, *(_percent(mean[who][name], spread[who][name]) for name in SETS)] for who in mean
+    ]
+    return rows
+
+
+def _percent(value: float | None, spread: float | None = None) -> str:
+    if value is None:
+        return "–"
+    text = f"{100 * value:.1f}"
+    return text if spread is None else f"{text} ± {100 * spread:.1f}"
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def facts(runs: Sequence[Tree]) -> dict[str, str]:
+    """The figures beside the table."""
+    keys = [k for k in ("routing", "abstention", "calibration") if k in runs[0]]
+    pick = [{k: {n: v for n, v in run[k].items() if n != "score"} for k in keys} for run in runs]
+    mean = summarise(pick)
+    found = {}
+    if "routing" in mean:
+        found["AUROC of the switch score"] = _number(mean["routing"]["auroc"])
+        found["gap to the oracle closed"] = _number(mean["routing"]["gap_closed"], 2)
+        sent = mean["routing"]["delegated"]
+        found["delegated, InD / OOD"] = f"{_percent(sent['ind'])} % / {_percent(sent['ood'])} %"
+    if "coverage" in mean["abstention"]:
+        found["answered (four outcomes)"] = f"{_percent(mean['abstention']['coverage'])} %"
+    found["area under risk–coverage"] = _number(mean["abstention"]["aurc"])
+    found["ECE"] = _number(mean["calibration"]["ece"])
+    found["NLL"] = _number(mean["calibration"]["nll"])
+    found["Brier"] = _number(mean["calibration"]["brier"])
+    return found
+
+
+def text(paths: Sequence[Path]) -> str:
+    """The table and the figures beside it, for a terminal."""
+    runs = read_runs(paths)
+    rows = table(runs)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+    lines.insert(1, "─" * len(lines[0]))
+    return "\n".join([_title(runs), "", *lines, "", *(f"{k}: {v}" for k, v in facts(runs).items())])
+
+
+def _title(runs: Sequence[Tree]) -> str:
+    run = runs[0]
+    seeds = ", ".join(str(r["seed"]) for r in runs)
+    return (
+        f"{run['algorithm']} on {run['dataset']}: {run['clients']} clients, {run['rounds']} rounds, "
+        f"seed{'s' * (len(runs) > 1)} {seeds}"
+    )
+
+
+def write_page(paths: Sequence[Path], out: Path) -> None:
+    """Writes the report; its figures are those of the first run."""
+    runs, first = read_runs(paths), paths[0]
+    drawn = store.read_json(first / "figures.json")
+    about = store.read_json(first / "bundle.json")
+    history = [json.loads(line) for line in (first / "history.jsonl").read_text().splitlines()]
+    images, _ = store.read_tensors(first / "gallery.safetensors")
+    template = (resources.files("fedpn") / "report.html").read_text(encoding="utf-8")
+    parts = {
+        "title": html.escape(_title(runs)),
+        "note": html.escape(about["provenance"]["note"]),
+        "table": _html_table(table(runs), runs[0]["headline"]),
+        "spread": "the deviation over clients" if len(runs) == 1 else "the standard error over seeds",
+        "facts": "".join(
+            f"<div><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>"
+            for k, v in facts(runs).items()
+        ),
+        "figures": _figures(drawn, history, about["classes"]),
+        "gallery": _gallery(drawn["gallery"], images, about["classes"]),
+        "clients": _client_table(runs[0], about),
+    }
+    for name, part in parts.items():
+        template = template.replace(f"{{{{{name}}}}}", part)
+    store.write_text(out, template)
+
+
+def _figures(drawn: Tree, history: list[Tree], classes: list[str]) -> str:
+    from fedpn import plots
+
+    cards = []
+    if history:
+        cards.append(("Learning", "Loss of the clients' steps; accuracy of the global model on rows that nobody trains on.", plots.curves(history)))
+    cards.append(("Who owns what", "Training rows of each client and class; area is the number of rows.", plots.ownership(drawn["ownership"], classes)))
+    if drawn.get("histogram"):
+        cards.append(("Known and unknown", "What lies right of the line goes to the global model. Scores beyond the frame are in its outermost bars.", plots.histogram(**drawn["histogram"])))
+    if drawn.get("outcomes"):
+        cards.append(("Four outcomes", "Who answers: the client (confident), nobody (ambiguous), the federation (local OOD), nobody (global uncertain).", plots.outcomes(drawn["outcomes"])))
+    if drawn.get("reliability"):
+        cards.append(("Is confidence deserved?", "Points on the line are right as often as they claim; area is the share of rows.", plots.reliability(**drawn["reliability"])))
+    if drawn.get("risk_coverage"):
+        cards.append(("Errors among the surest", "Answers on Mix ordered by the answering model's total uncertainty.", plots.risk_coverage(drawn["risk_coverage"])))
+    return "".join(
+        f"<figure><h2>{title}</h2>{svg}<figcaption>{caption}</figcaption></figure>"
+        for title, caption, svg in cards
+    )
+
+
+def _html_table(rows: list[list[str]], headline: str) -> str:
+    head = "".join(f"<th>{html.escape(c)}</th>" for c in rows[0])
+    body = "".join(
+        f"<tr{' class=headline' * (row[0] == headline)}>"
+        + "".join(f"<td>{html.escape(c)}</td>" for c in row)
+        + "</tr>"
+        for row in rows[1:]
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _client_table(run: Tree, about: Tree) -> str:
+    who = list(run["accuracy"])
+    rows = [["client", "classes", "rows", *(f"{w} Mix" for w in who)]]
+    for c in run["per_client"]:
+        names = ", ".join(about["classes"][k] for k in c["classes"])
+        shares = [_percent(c["accuracy"][w]["mix"]) for w in who]
+        rows.append([about["clients"][c["client"]], names, str(c["rows"]), *shares])
+    return _html_table(rows, "")
+
+
+def _gallery(cards: list[Tree], images: Any, classes: list[str]) -> str:
+    if not cards or images["images"].ndim != 4:
+        return ""
+    items = []
+    for card, image in zip(cards, images["images"].numpy(), strict=True):
+        right = card["answer"] == card["label"]
+        answered = card["outcome"] in ("local_confident", "local_ood")
+        verdict = ("right" if right else "wrong") if answered else "no answer"
+        items.append(
+            f'<div class="card {card["outcome"]}"><img src="{_png(image)}" alt="input">'
+            f"<div><b>{html.escape(card['outcome'].replace('_', ' '))}</b> · client {card['client']}"
+            f"<br>{'says' if answered else 'would say'} <b>{html.escape(classes[card['answer']])}</b> "
+            f"({100 * card['confidence']:.0f} %), it is {html.escape(classes[card['label']])}: "
+            f"<b>{verdict}</b><br><small>{html.escape(card['reason'])}</small></div></div>"
+        )
+    return f'<h2>Some inputs</h2><div class="gallery">{"".join(items)}</div>'
+
+
+def _png(image: Array) -> str:
+    """An image as a data URI."""
+    from PIL import Image
+
+    pixels = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,1 @@
+"""Routing: who answers, the client's model, the federation's, or nobody."""

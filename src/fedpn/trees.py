@@ -1,0 +1,66 @@
+"""Arithmetic on named tensors.
+
+`Params` maps a parameter's name to its tensor; `Slots` maps a role ("model", "optimizer") to
+`Params`. Every state that a server keeps, a client keeps or a wire carries is a `Slots`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+Slots = dict[str, Params]
+
+
+def zip_with(f: Callable[..., Tensor], *trees: Params) -> Params:
+    """Applies `f` name by name.
+
+    >>> zip_with(torch.add, {"w": torch.tensor(1)}, {"w": torch.tensor(2)})
+    {'w': tensor(3)}
+    """
+    return {name: f(*(tree[name] for tree in trees)) for name in trees[0]}
+
+
+def map_slots(f: Callable[..., Tensor], *slots: Slots) -> Slots:
+    """Applies `f` role by role, name by name."""
+    return {role: zip_with(f, *(s[role] for s in slots)) for role in slots[0]}
+
+
+def split(params: Params, inside: Callable[[str], bool]) -> tuple[Params, Params]:
+    """Returns the entries inside the selection, and those outside of it."""
+    chosen = {name: p for name, p in params.items() if inside(name)}
+    return chosen, {name: p for name, p in params.items() if name not in chosen}
+
+
+def stack(slots: Sequence[Slots]) -> Slots:
+    """Puts clients side by side on a new leading axis."""
+    return map_slots(lambda *ts: torch.stack(ts), *slots)
+
+
+def unstack(slots: Slots, count: int) -> list[Slots]:
+    """Undoes `stack`; `count` is needed where a client has no tensors at all."""
+    return [map_slots(lambda t, i=i: t[i], slots) for i in range(count)]
+
+
+def public(slots: Slots) -> Slots:
+    """Drops the roles `_like_this`, which a server keeps to itself."""
+    return {role: params for role, params in slots.items() if not role.startswith("_")}
+
+
+def flatten(slots: Slots) -> Params:
+    """Names each tensor `role/name`, for files and wires.
+
+    >>> flatten({"model": {"w": torch.tensor(1)}})
+    {'model/w': tensor(1)}
+    """
+    return {f"{role}/{name}": t for role, params in slots.items() for name, t in params.items()}
+
+
+def unflatten(params: Params, roles: Sequence[str] = ()) -> Slots:
+    """Undoes `flatten`; `roles` names those that must exist though they may be empty."""
+    slots: Slots = {role: {} for role in roles}
+    for key, tensor in params.items():
+        role, name = key.split("/", 1)
+        slots.setdefault(role, {})[name] = tensor
+    return slots
