@@ -16,6 +16,7 @@ from fedpn.errors import UserError
 from fedpn.fields import Bounds, Count, Natural, Positive, SomeShare
 from fedpn.nn.density import DENSITIES
 from fedpn.nn.encoders import ENCODERS
+from fedpn.routing.scores import POSTERIOR_SCORES
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -28,9 +29,9 @@ class DataConfig:
     partition: Literal["classes", "dirichlet", "iid", "natural"] = "classes"
     cards: Count = 3  # classes per client, under `classes`
     beta: Positive = 0.3  # concentration, under `dirichlet`
-    label: str = "label"  # of a table, the column
-    client: str = "client"  # of a table, the column of owners, where there is one
-    image_size: Natural = 0  # of own images; 0: that of the first
+    label: str = ""  # of a table, the column; "label" where nothing is said
+    client: str = ""  # of a table, the column of owners; "client" where there is one
+    image_size: Natural = 0  # of own images; 0: that of the data
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,10 @@ def resolve(layers: Iterable[Tree]) -> Config:
     algorithm = find_algorithm(str(merged.get("algorithm", Config.algorithm)))
     section = section_of(algorithm)
     # `[method]` speaks to whichever algorithm runs, `[fedprox]` to FedProx alone.
-    method = _merge(merged.pop("method", {}), merged.pop(section, {}))
+    method = _merge(_section(merged, "method"), _section(merged, section))
     for name, other in ALGORITHMS.items():
         if name in merged:
-            build(other, merged.pop(name), name)
+            build(other, _section(merged, name), name)
     top = {f.name for f in fields(Config)} - {"method"}
     names = [*top, "method", *ALGORITHMS, section]
     for key in merged:
@@ -102,10 +103,19 @@ def resolve(layers: Iterable[Tree]) -> Config:
     return check(config)
 
 
+def _section(tree: Tree, name: str) -> Tree:
+    """Takes a section out of the tree."""
+    section = tree.pop(name, {})
+    if not isinstance(section, Mapping):
+        raise UserError(f"{name} is a section of settings, not {section!r}")
+    return dict(section)
+
+
 def check(config: Config) -> Config:
     """Refuses values that are well-formed but name nothing."""
     _one_of("model.encoder", config.model.encoder, ["auto", *ENCODERS])
     _one_of("model.density", config.model.density, list(DENSITIES))
+    _one_of("routing.score", config.routing.score, list(POSTERIOR_SCORES))
     if not config.train.steps and not config.train.epochs:
         raise UserError("train.steps and train.epochs are both 0; a round needs some local work")
     return config

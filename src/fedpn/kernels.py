@@ -74,7 +74,7 @@ def _backward(
     g = -z
     gs, dds = [], []
     pull = 2 * a * b * h * bend
-    fall = -h * h / r.clamp(min=torch.finfo(r.dtype).tiny)
+    fall = -h * h / r.clamp(min=1e-12)  # at the very centre of a layer d = 0, and so is its pull
     for layer in range(len(ds) - 1, -1, -1):
         d = ds[layer]
         G = (g * d).sum(-1) + stretch[..., layer]

@@ -17,7 +17,7 @@ from fedpn.algorithm import Data
 from fedpn.bundle import write_models
 from fedpn.config import Config, read_toml, to_tree
 from fedpn.data.dataset import Dataset
-from fedpn.data.datasets import open_dataset
+from fedpn.data.own import open_dataset
 from fedpn.data.federation import Federation, federate
 from fedpn.data.normalise import constants, moments
 from fedpn.data.partition import partition
@@ -58,10 +58,9 @@ class Prepared(NamedTuple):
 
 def prepare(config: Config) -> Prepared:
     """Loads and deals the data and builds the model; finds mistakes before anything is written."""
-    dataset = open_dataset(config.dataset, config.data)
-    owned = partition(
-        dataset, config.data.partition, config.clients, config.seed, config.data.cards, config.data.beta
-    )
+    d = config.data
+    dataset = open_dataset(config.dataset, d.image_size or None, d.label or None, d.client or None)
+    owned = partition(dataset, d.partition, config.clients, config.seed, d.cards, d.beta)
     federation = federate(dataset.y, owned, config.seed)
     if config.method.network == "posterior":
         _check_calibration(federation, config)

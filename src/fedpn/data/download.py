@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,10 @@ from fedpn.data.publishers import Publisher
 from fedpn.errors import UserError
 
 TRIES = 3
-PAUSE = 1.0  # seconds before the second try; doubled before each further one
+PAUSE = 1.0  # seconds before the second try, twice as many before the third
 
 
-def fetch(
-    name: str, publisher: Publisher, into: Path, given: Sequence[Path], pause: float = PAUSE
-) -> list[Path]:
+def fetch(name: str, publisher: Publisher, into: Path, given: Sequence[Path]) -> list[Path]:
     """Finds a publisher's files among those that the user put there, or downloads them.
 
     `into` is a directory of the caller's own; the last place in `given` is the one that an error
@@ -31,7 +30,7 @@ def fetch(
         local = next((place / file for place in given if (place / file).exists()), None)
         if local is None:
             try:
-                local = download(f"{publisher.url}/{file}", md5, into, pause)
+                local = download(f"{publisher.url}/{file}", md5, into)
             except (OSError, ValueError) as error:
                 raise _offline(name, publisher, file, given[-1], error) from error
         elif (actual := _md5(local)) != md5:
@@ -52,26 +51,32 @@ def packaged(publisher: Publisher) -> list[Path]:
     return []
 
 
-def download(url: str, md5: str, into: Path, pause: float = PAUSE) -> Path:
+def download(url: str, md5: str, into: Path) -> Path:
     """Fetches one file; it appears under its name only when it is whole."""
+    for attempt in range(1, TRIES):
+        try:
+            return _try(url, md5, into)
+        except (OSError, ValueError) as error:
+            if _is_refusal(error):
+                raise
+        time.sleep(PAUSE * attempt)
+    return _try(url, md5, into)
+
+
+def _try(url: str, md5: str, into: Path) -> Path:
     import pooch
 
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says it better
     name = url.rsplit("/", 1)[1]
-    for left in reversed(range(TRIES)):
-        bar: Any = _Bar(name) if sys.stderr.isatty() else False
+    answers: list[Any] = []
+    keep = {"response": lambda answer, **_: answers.append(answer)}
+    with _bar(name) as bar:
+        fetcher = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, hooks=keep)
         try:
-            fetcher = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16)
             return Path(pooch.retrieve(url, f"md5:{md5}", name, into, downloader=fetcher))
-        except (OSError, ValueError) as error:
-            if left == 0 or _is_refusal(error):
-                raise
         finally:
-            if bar:
-                bar.close()
-        time.sleep(pause)
-        pause *= 2
-    raise AssertionError("the last try returns or raises")
+            for answer in answers:  # pooch leaves a broken line open
+                answer.close()
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -104,6 +109,10 @@ def _reason(error: Exception) -> str:
 def _md5(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _bar(name: str) -> AbstractContextManager["_Bar | bool"]:
+    return closing(_Bar(name)) if sys.stderr.isatty() else nullcontext(False)
 
 
 class _Bar:

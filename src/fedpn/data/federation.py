@@ -42,7 +42,8 @@ class Federation:
 
     def ood(self, client: int) -> Array:
         """OOD: the test rows of all clients whose class this client does not own."""
-        return self._pool[self.counts[client][self._pool_labels] == 0]
+        unknown: Array = self.counts[client][self._pool_labels] == 0
+        return self._pool[unknown]
 
     def mix(self, client: int) -> Array:
         """Mix: equal numbers of both, drawn by the seed; the known ones come first."""
@@ -93,7 +94,8 @@ def federate(labels: Array, owned: list[Array], seed: int) -> Federation:
         cuts = [round(len(rows) * TRAIN), round(len(rows) * (TRAIN + CALIBRATION))]
         for part, chosen in zip(parts, np.split(shuffled, cuts), strict=True):
             part.append(np.sort(chosen))
-    federation = Federation(labels, *map(tuple, parts), seed)
+    train, calibration, test = map(tuple, parts)
+    federation = Federation(labels, train, calibration, test, seed)
     check_disjoint(federation)
     return federation
 

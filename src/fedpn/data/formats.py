@@ -43,7 +43,7 @@ def cifar(archive: Path) -> Arrays:
     """CIFAR10's binary archive: rows of one label and 3 × 32 × 32 bytes."""
     training = [f"data_batch_{i}.bin" for i in range(1, 6)]
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, "r:gz") as tar:
             batches = {Path(m.name).name: _member(tar, m) for m in tar if m.name.endswith(".bin")}
         rows = {
             "train": np.concatenate([batches[name] for name in training]),

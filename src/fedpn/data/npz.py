@@ -26,7 +26,10 @@ def write(path: Path, arrays: Mapping[str, Array]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            with zipfile.ZipFile(file, "w") as pack:
+                for key, array in arrays.items():
+                    with pack.open(f"{key}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)

@@ -1,6 +1,7 @@
 """Who owns which rows: pure functions of labels and seed."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -38,10 +39,10 @@ def partition(
         )
     if scheme == "natural" and dataset.client is None:
         raise UserError(
-            f"the partition 'natural' needs to know whose each row is and {dataset.name!r} does not "
-            "say; add a 'client' column or array, or use 'dirichlet'"
+            f"the partition 'natural' needs to know whose each row is, and {dataset.name!r} does "
+            "not say; add a 'client' column or array, or use 'dirichlet'"
         )
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "classes": {"cards": cards},
         "dirichlet": {"beta": beta},
         "natural": {"client": dataset.client},
@@ -73,7 +74,7 @@ def classes(labels: Array, clients: int, seed: int, cards: int = 3) -> list[Arra
         holders = np.flatnonzero(hands == kind) // cards
         if len(rows) < len(holders):
             raise UserError(
-                f"class {kind} has {len(rows)} rows for {len(holders)} hands of cards; use fewer "
+                f"class {kind} has {len(rows)} rows for its {len(holders)} cards; use fewer "
                 "--clients, or the partition 'dirichlet'"
             )
         owner[rows] = np.repeat(holders, _even_shares(len(rows), len(holders)))

@@ -54,6 +54,8 @@ def refuse_nonfinite(values: Array, what: str) -> None:
 def _as_bytes(values: Array, what: str) -> tuple[Array, str]:
     if values.dtype == np.uint8:
         return values, ""
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8) * 255, f"{what}: false and true became 0 and 255"
     if values.dtype.kind == "f":
         refuse_nonfinite(values, what)
     low, high = (values.min(), values.max()) if values.size else (0, 0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -59,6 +60,23 @@ def dense(sizes: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+def he_initialise(encoder: nn.Module) -> nn.Module:
+    """Draws weights that keep the size of signals through ReLU layers (He et al., 2015).
+
+    PyTorch's default shrinks them from layer to layer. Embeddings that begin near zero are a trap
+    for a federation of posterior networks: the clients' cross-entropies pull them apart in
+    directions that cancel in the mean, while all likelihoods agree to pull them together.
+    """
+    layers = [m for m in encoder.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    for layer in layers:
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    with torch.no_grad():
+        layers[-1].weight.mul_(0.5**0.5)  # nothing rectifies the embedding
+    return encoder
+
+
 def _frame(height: int, width: int, least: int) -> tuple[int, int, int, int]:
     """Tells how many zeros bring an image to the least size: left, right, top, bottom.
 
@@ -69,4 +87,7 @@ def _frame(height: int, width: int, least: int) -> tuple[int, int, int, int]:
     return w // 2, w - w // 2, h // 2, h - h // 2
 
 
-ENCODERS: dict[str, Callable[[Shape, int], nn.Module]] = {"lenet5": LeNet5, "mlp": MLP}
+ENCODERS: dict[str, Callable[[Shape, int], nn.Module]] = {
+    "lenet5": lambda shape, dim: he_initialise(LeNet5(shape, dim)),
+    "mlp": lambda shape, dim: he_initialise(MLP(shape, dim)),
+}

@@ -107,8 +107,8 @@ class PosteriorNetwork(Classifier):
 
     def _posterior(self, z: Tensor, log_density: Tensor) -> Posterior:
         budget = log_density + 0.5 * math.log(4 * math.pi) * self.dim
-        # The clamp bounds the value and lets the gradient through.
-        log_evidence = budget + (budget.clamp(-EVIDENCE, EVIDENCE) - budget).detach()
+        # The clamp bounds the value and lets the gradient through: what is added is zero.
+        log_evidence = budget.clamp(-EVIDENCE, EVIDENCE).detach() + (budget - budget.detach())
         probs = self.logits(z).softmax(-1)
         alpha = 1 + log_evidence.exp().unsqueeze(-1) * probs
         return Posterior(alpha, log_evidence, log_density, probs)

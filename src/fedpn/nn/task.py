@@ -22,6 +22,7 @@ class Model(NamedTuple):
     """
 
     network: Classifier
+    loss: Loss
     task: Task
     top: Task
 
@@ -84,4 +85,4 @@ def make_model(network: Classifier, loss: Loss) -> Model:
         result: Tensor = call(network, params, "logits", z)
         return result
 
-    return Model(network, task(loss_of_inputs, logits), task(loss_of_embeddings, top_logits))
+    return Model(network, loss, task(loss_of_inputs, logits), task(loss_of_embeddings, top_logits))

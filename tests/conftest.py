@@ -1,0 +1,30 @@
+"""Shared by all tests: one thread each, the digits federation, a finished run."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedpn
+
+torch.set_num_threads(1)
+
+QUICK = {"rounds": 2, "clients": 4, "train__steps": 2, "method__adapt_epochs": 1, "method__adapt_steps": 4}
+
+
+@pytest.fixture(scope="session")
+def quick_run(tmp_path_factory) -> Path:
+    """A finished FedPN run on digits: far from trained, but whole."""
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    fedpn.run(out, **QUICK)
+    return out
+
+
+@pytest.fixture
+def real_data():
+    """The directory of real datasets, or a skip that says how to have them."""
+    place = os.environ.get("FEDPN_DATA", "")
+    if not place or not Path(place, "mnist.npz").exists():
+        pytest.skip("set FEDPN_DATA to a directory with mnist.npz to run this test")
+    return Path(place)

@@ -1,0 +1,58 @@
+"""What `fedpn data check` says of one's own data."""
+
+import numpy as np
+import pytest
+
+from fedpn.data.check import check
+from fedpn.errors import UserError
+
+
+@pytest.fixture
+def save(tmp_path):
+    def write(**arrays):
+        np.savez(tmp_path / "mine.npz", **arrays)
+        return tmp_path / "mine.npz"
+
+    return write
+
+
+def test_images_without_clients(save):
+    images = np.random.default_rng(0).integers(0, 256, (200, 8, 10), dtype=np.uint8)
+    path = save(images=images, labels=np.arange(200) % 3)
+    assert check(path) == [
+        f"{path}: 200 rows of grey images of 10×8",
+        "3 classes, from 66 rows (2) to 67 (0)",
+        "no client is named: the partition 'classes' can deal to at most 4 clients",
+    ]
+
+
+def test_features_with_clients(save):
+    features = np.random.default_rng(0).random((200, 5))
+    owners = np.where(np.arange(200) < 30, "north", "south")
+    path = save(x=features, y=np.arange(200) % 2, client=owners)
+    assert check(path) == [
+        f"{path}: 200 rows of 5 features (encoder: mlp)",
+        "2 classes, from 100 rows (0) to 100 (0)",
+        "2 clients, from 30 rows (north) to 170: the partition 'natural' keeps them",
+        "a client with less than 45 rows cannot calibrate a 10 % threshold",
+    ]
+
+
+def test_copies_and_remarks_are_told(save):
+    images = np.random.default_rng(0).integers(0, 256, (200, 8, 8), dtype=np.uint8)
+    images[5] = images[6] = images[7]
+    lines = check(save(images=images, labels=np.arange(200) % 2), image_size=8)
+    assert "2 rows are exact copies of others: take them away, or test rows may leak" in lines
+    assert lines[-1].startswith("no client is named: the partition 'dirichlet'")
+    resized = check(save(images=images, labels=np.arange(200) % 2), image_size=16)
+    assert "200 images of 8×8 were resized to 16×16" in resized
+
+
+def test_too_few_rows_are_told(save):
+    lines = check(save(x=np.arange(20.0).reshape(10, 2), y=np.arange(10) % 2))
+    assert lines[-1] == "too few rows for a federation: 2 clients need 90"
+
+
+def test_bad_data_are_refused(save):
+    with pytest.raises(UserError, match="one class only"):
+        check(save(x=np.ones((4, 2)), y=np.zeros(4, int)))
