@@ -10,7 +10,13 @@ import fedpn
 
 torch.set_num_threads(1)
 
-QUICK = {"rounds": 2, "clients": 4, "train__steps": 2, "method__adapt_epochs": 1, "method__adapt_steps": 4}
+QUICK = {
+    "rounds": 2,
+    "clients": 4,
+    "train__steps": 2,
+    "method__adapt_epochs": 1,
+    "method__adapt_steps": 4,
+}
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,9 @@ from fedpn.fields import Bounds
 
 
 def test_later_layers_win_over_the_preset():
-    config = resolve([{"rounds": 5}, {"train": {"batch": 8}}, {"rounds": 7, "fedpn": {"gamma": 0.5}}])
+    config = resolve(
+        [{"rounds": 5}, {"train": {"batch": 8}}, {"rounds": 7, "fedpn": {"gamma": 0.5}}]
+    )
     assert (config.dataset, config.clients, config.rounds) == ("digits", 10, 7)
     assert (config.train.batch, config.train.steps) == (8, 10)
     assert config.method == FedPN(gamma=0.5, lr=0.03)
@@ -20,7 +22,12 @@ def test_later_layers_win_over_the_preset():
 
 def test_the_paper_is_the_default_elsewhere():
     config = resolve([{"dataset": "mnist"}])
-    assert (config.clients, config.rounds, config.train.batch, config.train.steps) == (20, 100, 64, 10)
+    assert (config.clients, config.rounds, config.train.batch, config.train.steps) == (
+        20,
+        100,
+        64,
+        10,
+    )
     assert config.method == FedPN()
     assert (config.method.lr, config.method.momentum, config.method.gamma) == (0.01, 0.9, 0.01)
 

@@ -27,7 +27,9 @@ def test_nll_and_brier(answers):
     probs, labels = answers
     assert metrics.nll(probs, labels) == pytest.approx(log_loss(labels, probs))
     one_hot = np.eye(4)[labels]
-    assert metrics.brier(probs, labels) == pytest.approx(((probs.numpy() - one_hot) ** 2).sum(1).mean())
+    assert metrics.brier(probs, labels) == pytest.approx(
+        ((probs.numpy() - one_hot) ** 2).sum(1).mean()
+    )
 
 
 def test_ece_by_hand(answers):

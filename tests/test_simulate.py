@@ -32,9 +32,8 @@ def play(algorithm, model, data, rows, count=3, **options):
     params = parameters(model.network)
     state = begin(algorithm, model.task, params, [data.y[r] for r in rows])
     config = TrainConfig(**({"batch": 8, "steps": 4} | options))
-    for state, _ in rounds(algorithm, model.task, data, rows, state, count, 0, config):
-        pass
-    return state
+    *_, (last, _) = rounds(algorithm, model.task, data, rows, state, count, 0, config)
+    return last
 
 
 def assert_same(a, b, tolerance):
@@ -75,7 +74,7 @@ def _loop(method, model, data, rows, count, **options):
             if method.optimizer_state == "keep" and c in kept:
                 for p, v in zip(network.parameters(), kept[c], strict=True):
                     optimizer.state[p]["momentum_buffer"] = v.clone()
-            plan = plan_round(rows, np.array([c]), config, 0, r).index[0]
+            plan = plan_round(rows, np.array([c]), config, 0, r).rows[0]
             for index in plan:
                 optimizer.zero_grad()
                 model.loss(network, network.embed(data.x[index]), data.y[index]).backward()
@@ -87,7 +86,9 @@ def _loop(method, model, data, rows, count, **options):
             weights.append(len(rows[c]))
         share = np.array(weights) / sum(weights)
         shared = {n: sum(w * u[n] for w, u in zip(share, uploads, strict=True)) for n in shared}
-        saved = [sum(w * b for w, b in zip(share, bs, strict=True)) for bs in zip(*states, strict=True)]
+        saved = [
+            sum(w * b for w, b in zip(share, bs, strict=True)) for bs in zip(*states, strict=True)
+        ]
     return shared
 
 
@@ -109,7 +110,7 @@ def test_a_client_with_few_rows_idles():
     model, data, rows = setting("classifier")
     ours = play(method, model, data, rows, count=1, steps=0, epochs=1).server["model"]
     config = TrainConfig(batch=8, steps=0, epochs=1)
-    plans = [plan_round(rows, np.array([c]), config, 0, 0).index[0] for c in range(5)]
+    plans = [plan_round(rows, np.array([c]), config, 0, 0).rows[0] for c in range(5)]
     assert [len(p) for p in plans] == [5, 2, 4, 1, 3]
     total = {}
     for c, plan in enumerate(plans):

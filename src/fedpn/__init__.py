@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from fedpn.algorithm import FedAvg as FedAvg
     from fedpn.algorithms import ALGORITHMS as ALGORITHMS
     from fedpn.algorithms.fedpn import FedPN as FedPN
+    from fedpn.api import run as run
     from fedpn.config import Config as Config
     from fedpn.errors import UserError as UserError
     from fedpn.predict import load as load
-    from fedpn.api import run as run
 
 __version__ = "0.1.0"
 
@@ -24,7 +24,7 @@ _HOMES = {
     "load": "fedpn.predict",
     "run": "fedpn.api",
 }
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ class Data(NamedTuple):
 class Plan(NamedTuple):
     """The rows that each local step uses; a step of -1 is idle."""
 
-    index: Tensor  # [steps, batch]
+    rows: Tensor  # [steps, batch]
     progress: Tensor  # [steps], from 0 at the first step towards 1, over the client's own steps
 
 
@@ -111,9 +111,7 @@ class FedAvg:
         model = still | moved | buffers
         return local | {"model": model, "optimizer": optimizer, "report": {"loss": value}}
 
-    def finish(
-        self, task: Task, server: Slots, memory: Slots, local: Slots
-    ) -> tuple[Slots, Slots]:
+    def finish(self, task: Task, server: Slots, memory: Slots, local: Slots) -> tuple[Slots, Slots]:
         """Separates what is uploaded from what is remembered."""
         own, sent = split(local["model"], lambda n: self.personal(task, n))
         upload = {"model": sent} | self._averaged(task, local["optimizer"])
@@ -207,7 +205,7 @@ def fit(
 
 def batches(data: Data, plan: Plan) -> Iterator[Batch]:
     """Gathers the rows of one step after the other."""
-    for index, progress in zip(plan.index, plan.progress, strict=True):
+    for index, progress in zip(plan.rows, plan.progress, strict=True):
         yield Batch(data.x[index], data.y[index], progress, index[0] >= 0)
 
 
@@ -219,12 +217,12 @@ def train(
     Returns the upload, the new memory and the mean loss over the client's steps.
     """
     local = algorithm.start(task, server, memory)
-    losses, count = [], plan.index[:, 0] >= 0
+    losses, count = [], plan.rows[:, 0] >= 0
     for batch in batches(data, plan):
         new = algorithm.step(task, server, local, batch)
         losses.append(new.pop("report")["loss"])
         # A client with less data than others idles on padded steps.
-        local = map_slots(lambda a, b, on=batch.active: torch.where(on, a, b), new, local)  # type: ignore[misc]
+        local = map_slots(lambda a, b, on=batch.active: torch.where(on, a, b), new, local)
     upload, memory = algorithm.finish(task, server, memory, local)
     mean = (torch.stack(losses) * count).sum() / count.sum().clamp(min=1)
     return upload, memory, mean
@@ -232,7 +230,7 @@ def train(
 
 def mapped(client: Callable[[Slots, Plan], Any], memories: Slots, plan: Plan) -> Any:
     """Applies a function of one client to stacked clients; to a single one without overhead."""
-    if len(plan.index) > 1:
+    if len(plan.rows) > 1:
         return vmap(client)(memories, plan)
     alone = client(map_slots(lambda t: t[0], memories), Plan(*(t[0] for t in plan)))
     return tree_map(lambda t: t.unsqueeze(0), alone)

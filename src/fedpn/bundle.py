@@ -119,4 +119,6 @@ def _find(names: list[str], client: int | str | None, path: Path) -> int:
         raise UserError(f"{path} holds {len(names)} clients: say which with --client")
     if str(client) in names:
         return names.index(str(client))
-    raise UserError(f"{path} has no client {client}; it has {', '.join(names[:12])}{' …' * (len(names) > 12)}")
+    raise UserError(
+        f"{path} has no client {client}; it has {', '.join(names[:12])}{' …' * (len(names) > 12)}"
+    )

@@ -260,4 +260,3 @@ def _merge(low: Tree, high: Tree) -> Tree:
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = _merge(merged[key], dict(value)) if both else value
     return merged
-

@@ -16,7 +16,9 @@ POINTS = 101
 GALLERY = 4  # pictures of each outcome
 
 
-def figures(federation: Federation, views: list[View], headline: str, classes: int) -> dict[str, Any]:
+def figures(
+    federation: Federation, views: list[View], headline: str, classes: int
+) -> dict[str, Any]:
     """All figures but the pictures."""
     owned = [np.bincount(federation.labels[rows], minlength=classes) for rows in federation.train]
     tree: dict[str, Any] = {
@@ -100,7 +102,9 @@ def gallery(views: list[View], seed: int) -> list[dict[str, Any]]:
             (client, int(i))
             for client, v in enumerate(views)
             if v.decision is not None
-            for i in rng.permutation((v.decision.outcome == outcome).nonzero().squeeze(1).numpy())[:2]
+            for i in rng.permutation((v.decision.outcome == outcome).nonzero().squeeze(1).numpy())[
+                :2
+            ]
         ]
         for pick in rng.permutation(len(places))[:GALLERY]:
             client, i = places[pick]
@@ -112,7 +116,7 @@ def _card(view: View, client: int, i: int, outcome: str) -> dict[str, Any]:
     d = view.decision
     assert d is not None
     assert view.thresholds is not None
-    numbers = [float(t[i]) for t in (d.epistemic, d.aleatoric, d.total)]
+    epistemic, aleatoric, total = (float(t[i]) for t in (d.epistemic, d.aleatoric, d.total))
     return {
         "row": int(view.rows[i]),
         "client": client,
@@ -122,5 +126,5 @@ def _card(view: View, client: int, i: int, outcome: str) -> dict[str, Any]:
         "confidence": float(d.probs[i].max()),
         "source": SOURCES[int(d.source[i])],
         "outcome": outcome,
-        "reason": reason(outcome, *numbers, view.thresholds),
+        "reason": reason(outcome, epistemic, aleatoric, total, view.thresholds),
     }

@@ -32,7 +32,7 @@ def radial_log_prob(z: Tensor, flow: Radial) -> tuple[Tensor, Tensor]:
     stop-gradient of eq. 8, for the price of one pass). [..., D] -> [...], [...]
     """
     if torch.is_grad_enabled():
-        shape = torch.broadcast_shapes(z.shape[:-1], flow.a.shape[:-1])
+        shape = torch.broadcast_shapes(z.shape[:-1], flow.a.shape[:-1])  # type: ignore[no-untyped-call]
         z = z.expand(*shape, z.shape[-1])
         x0, a, s = (t.expand(*shape, *t.shape[n:]) for t, n in zip(flow, (-2, -1, -1), strict=True))
         seen, blind, *_ = _RadialLogProb.apply(z, x0, a, s)  # type: ignore[no-untyped-call]

@@ -62,7 +62,9 @@ class Embedder:
 
     @torch.no_grad()
     def _embed(self, params: Params, rows: Tensor) -> Tensor:
-        return torch.cat([self.model.embed(params, self.x[part]) for part in rows.split(CHUNK)])
+        return torch.cat(
+            [self.model.embed(params, self.x[part]) for part in torch.split(rows, CHUNK)]
+        )
 
 
 def _encoder(params: Params) -> Params:
@@ -80,7 +82,7 @@ class Observer:
     @torch.no_grad()
     def __call__(self, params: Params, rows: Array) -> Opinion:
         z = self.embed(params, rows)
-        parts = [self.view(params, part) for part in z.split(CHUNK)]
+        parts = [self.view(params, part) for part in torch.split(z, CHUNK)]
         return Opinion(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
     def view(self, params: Params, z: Tensor) -> Opinion:

@@ -17,9 +17,9 @@ from fedpn.algorithm import Data
 from fedpn.bundle import write_models
 from fedpn.config import Config, read_toml, to_tree
 from fedpn.data.dataset import Dataset
-from fedpn.data.own import open_dataset
 from fedpn.data.federation import Federation, federate
 from fedpn.data.normalise import constants, moments
+from fedpn.data.own import open_dataset
 from fedpn.data.partition import partition
 from fedpn.errors import UserError
 from fedpn.evaluate import evaluate, look
@@ -56,12 +56,17 @@ class Prepared(NamedTuple):
     fresh: Params
 
 
-def prepare(config: Config) -> Prepared:
-    """Loads and deals the data and builds the model; finds mistakes before anything is written."""
+def deal(config: Config) -> tuple[Dataset, Federation]:
+    """Loads the data and deals them to clients."""
     d = config.data
     dataset = open_dataset(config.dataset, d.image_size or None, d.label or None, d.client or None)
     owned = partition(dataset, d.partition, config.clients, config.seed, d.cards, d.beta)
-    federation = federate(dataset.y, owned, config.seed)
+    return dataset, federate(dataset.y, owned, config.seed)
+
+
+def prepare(config: Config) -> Prepared:
+    """Deals the data and builds the model; finds mistakes before anything is written."""
+    dataset, federation = deal(config)
     if config.method.network == "posterior":
         _check_calibration(federation, config)
     mean, std = constants(reduce(add, (moments(dataset.x[rows]) for rows in federation.train)))
@@ -103,8 +108,10 @@ def refuse_changes(config: Config, out: Path) -> None:
     flat_old, flat_new = dict(_leaves(old)), dict(_leaves(new))
     for key in flat_old | flat_new:
         before, after = flat_old.get(key), flat_new.get(key)
-        if before != after and not (key == "rounds" and after > before):
-            raise UserError(f"--resume: {key} was {before!r} and is now {after!r}; only rounds may grow")
+        if before != after and not (key == "rounds" and config.rounds > old["rounds"]):
+            raise UserError(
+                f"--resume: {key} was {before!r} and is now {after!r}; only rounds may grow"
+            )
     if new != old:
         store.write_toml(out / "config.toml", new)
 

@@ -76,7 +76,9 @@ def ownership(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
         client, kind = np.nonzero(table)
         sizes = table[client, kind] / max(table.max(), 1)
         ax.scatter(kind, client, s=160 * sizes, color=COLOURS["local"], alpha=0.85, linewidths=0)
-        ax.set_xticks(range(len(classes)), classes, rotation=45 if max(map(len, classes)) > 3 else 0)
+        ax.set_xticks(
+            range(len(classes)), classes, rotation=45 if max(map(len, classes)) > 3 else 0
+        )
         ax.set(xlabel="class", ylabel="client", ylim=(len(table) - 0.5, -0.5))
         ax.set_yticks(range(0, len(table), max(1, len(table) // 20)))
 
@@ -87,8 +89,12 @@ def histogram(edges: Sequence[float], ind: Sequence[float], ood: Sequence[float]
     """The switch score of known and unknown rows, beside the threshold."""
 
     def draw(ax: Axes) -> None:
-        ax.stairs(ind, edges, fill=True, alpha=0.6, color=COLOURS["local"], label="own classes (InD)")
-        ax.stairs(ood, edges, fill=True, alpha=0.6, color=COLOURS["global"], label="foreign classes (OOD)")
+        ax.stairs(
+            ind, edges, fill=True, alpha=0.6, color=COLOURS["local"], label="own classes (InD)"
+        )
+        ax.stairs(
+            ood, edges, fill=True, alpha=0.6, color=COLOURS["global"], label="foreign classes (OOD)"
+        )
         ax.axvline(0, color=INK, linestyle="--", linewidth=1)
         ax.annotate(" delegated →", (0, ax.get_ylim()[1] * 0.93))
         ax.set(xlabel="score above the client's threshold", ylabel="share of rows")
@@ -113,12 +119,14 @@ def outcomes(shares: dict[str, Sequence[Sequence[float]]]) -> str:
             ax.grid(visible=False)
         axes[0].set_ylabel("client")
         handles, labels = axes[0].get_legend_handles_labels()
-        axes[0].figure.legend(handles, labels, ncols=4, loc="outside lower center")  # type: ignore[union-attr]
+        axes[0].figure.legend(handles, labels, ncols=4, loc="outside lower center")
 
     return svg(draw, 8, min(1.7 + 0.2 * len(shares["ind"]), 9), panels=2)
 
 
-def reliability(share: Sequence[float], confidence: Sequence[float], accuracy: Sequence[float]) -> str:
+def reliability(
+    share: Sequence[float], confidence: Sequence[float], accuracy: Sequence[float]
+) -> str:
     """How often answers of some confidence are right."""
 
     def draw(ax: Axes) -> None:
@@ -140,7 +148,9 @@ def risk_coverage(risks: dict[str, Sequence[float]]) -> str:
         for who, risk in risks.items():
             coverage = np.linspace(0, 1, len(risk))
             ax.plot(coverage, risk, color=COLOURS[who], label=who, lw=2 if who == "switch" else 1.2)
-        ax.set(xlabel="coverage: share of Mix rows answered, surest first", ylabel="risk: share wrong")
+        ax.set(
+            xlabel="coverage: share of Mix rows answered, surest first", ylabel="risk: share wrong"
+        )
         ax.set(xlim=(0, 1), ylim=(0, None))
         ax.legend()
 

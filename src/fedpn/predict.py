@@ -35,7 +35,8 @@ class Answer:
         """Flat values, for tables."""
         flat = asdict(self)
         flat |= {f"p({name})": p for name, p in flat.pop("probabilities").items()}
-        return flat | flat.pop("uncertainty")
+        flat |= flat.pop("uncertainty")
+        return flat
 
 
 class Predictor:
@@ -57,7 +58,9 @@ class Predictor:
         if b.thresholds is None or b.shared is None:
             return self._plain(own)
         decision = decide(own, observe(b.shared, rows), b.thresholds)
-        return [self._answer(*values) for values in zip(*(t.tolist() for t in decision), strict=True)]
+        return [
+            self._answer(*values) for values in zip(*(t.tolist() for t in decision), strict=True)
+        ]
 
     def _answer(
         self,
@@ -124,7 +127,8 @@ def conform(inputs: Array, shape: Sequence[int]) -> Array:
             return np.ascontiguousarray(x)
     form = "[N, F]" if tabular else "[N, H, W] or [N, H, W, C]"
     raise UserError(
-        f"inputs have the shape {inputs.shape}; this model takes {form} with one row of {tuple(shape)}"
+        f"inputs have the shape {inputs.shape}; "
+        f"this model takes {form} with one row of {tuple(shape)}"
     )
 
 

@@ -27,7 +27,9 @@ def read_runs(paths: Sequence[Path]) -> list[Tree]:
     for key in ("dataset", "algorithm", "clients", "rounds"):
         values = {run[key] for run in runs}
         if len(values) > 1:
-            raise UserError(f"runs of one report may differ in their seed only, not in {key}: {values}")
+            raise UserError(
+                f"runs of one report may differ in their seed only, not in {key}: {values}"
+            )
     return runs
 
 
@@ -62,7 +64,7 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 def facts(runs: Sequence[Tree]) -> dict[str, str]:
     """The figures beside the table."""
-    keys = [k for k in ("routing", "abstention", "calibration") if k in runs[0]]
+    keys = [key for key in runs[0] if key in ("routing", "abstention", "calibration")]
     pick = [{k: {n: v for n, v in run[k].items() if n != "score"} for k in keys} for run in runs]
     mean = summarise(pick)
     found = {}
@@ -86,7 +88,12 @@ def text(paths: Sequence[Path]) -> str:
     rows = table(runs)
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
         for row in rows
     ]
     lines.insert(1, "─" * len(lines[0]))
@@ -97,8 +104,8 @@ def _title(runs: Sequence[Tree]) -> str:
     run = runs[0]
     seeds = ", ".join(str(r["seed"]) for r in runs)
     return (
-        f"{run['algorithm']} on {run['dataset']}: {run['clients']} clients, {run['rounds']} rounds, "
-        f"seed{'s' * (len(runs) > 1)} {seeds}"
+        f"{run['algorithm']} on {run['dataset']}: {run['clients']} clients, "
+        f"{run['rounds']} rounds, seed{'s' * (len(runs) > 1)} {seeds}"
     )
 
 
@@ -114,7 +121,9 @@ def write_page(paths: Sequence[Path], out: Path) -> None:
         "title": html.escape(_title(runs)),
         "note": html.escape(about["provenance"]["note"]),
         "table": _html_table(table(runs), runs[0]["headline"]),
-        "spread": "the deviation over clients" if len(runs) == 1 else "the standard error over seeds",
+        "spread": "the deviation over clients"
+        if len(runs) == 1
+        else "the standard error over seeds",
         "facts": "".join(
             f"<div><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>"
             for k, v in facts(runs).items()
@@ -128,24 +137,53 @@ def write_page(paths: Sequence[Path], out: Path) -> None:
     store.write_text(out, template)
 
 
+# Title, caption, the data it is drawn from.
+FIGURES = {
+    "curves": (
+        "Learning",
+        "Loss of the clients' steps; accuracy of the global model on rows that nobody trains on.",
+    ),
+    "ownership": (
+        "Who owns what",
+        "Training rows of each client and class; area is the number of rows.",
+    ),
+    "histogram": (
+        "Known and unknown",
+        "What lies right of the line goes to the global model. "
+        "Scores beyond the frame are in its outermost bars.",
+    ),
+    "outcomes": (
+        "Four outcomes",
+        "Who answers: the client (confident), nobody (ambiguous), the federation (local OOD), "
+        "nobody (global uncertain).",
+    ),
+    "reliability": (
+        "Is confidence deserved?",
+        "Points on the line are right as often as they claim; area is the share of rows.",
+    ),
+    "risk_coverage": (
+        "Errors among the surest",
+        "Answers on Mix ordered by the answering model's total uncertainty.",
+    ),
+}
+
+
 def _figures(drawn: Tree, history: list[Tree], classes: list[str]) -> str:
     from fedpn import plots
 
-    cards = []
-    if history:
-        cards.append(("Learning", "Loss of the clients' steps; accuracy of the global model on rows that nobody trains on.", plots.curves(history)))
-    cards.append(("Who owns what", "Training rows of each client and class; area is the number of rows.", plots.ownership(drawn["ownership"], classes)))
-    if drawn.get("histogram"):
-        cards.append(("Known and unknown", "What lies right of the line goes to the global model. Scores beyond the frame are in its outermost bars.", plots.histogram(**drawn["histogram"])))
-    if drawn.get("outcomes"):
-        cards.append(("Four outcomes", "Who answers: the client (confident), nobody (ambiguous), the federation (local OOD), nobody (global uncertain).", plots.outcomes(drawn["outcomes"])))
-    if drawn.get("reliability"):
-        cards.append(("Is confidence deserved?", "Points on the line are right as often as they claim; area is the share of rows.", plots.reliability(**drawn["reliability"])))
-    if drawn.get("risk_coverage"):
-        cards.append(("Errors among the surest", "Answers on Mix ordered by the answering model's total uncertainty.", plots.risk_coverage(drawn["risk_coverage"])))
+    drawings = {
+        "curves": plots.curves(history) if history else None,
+        "ownership": plots.ownership(drawn["ownership"], classes),
+        "histogram": drawn.get("histogram") and plots.histogram(**drawn["histogram"]),
+        "outcomes": drawn.get("outcomes") and plots.outcomes(drawn["outcomes"]),
+        "reliability": drawn["reliability"] and plots.reliability(**drawn["reliability"]),
+        "risk_coverage": drawn["risk_coverage"] and plots.risk_coverage(drawn["risk_coverage"]),
+    }
     return "".join(
-        f"<figure><h2>{title}</h2>{svg}<figcaption>{caption}</figcaption></figure>"
-        for title, caption, svg in cards
+        f'<figure class="{name}"><h2>{title}</h2>{drawings[name]}'
+        f"<figcaption>{caption}</figcaption></figure>"
+        for name, (title, caption) in FIGURES.items()
+        if drawings[name]
     )
 
 
@@ -179,9 +217,9 @@ def _gallery(cards: list[Tree], images: Any, classes: list[str]) -> str:
         answered = card["outcome"] in ("local_confident", "local_ood")
         verdict = ("right" if right else "wrong") if answered else "no answer"
         items.append(
-            f'<div class="card {card["outcome"]}"><img src="{_png(image)}" alt="input">'
-            f"<div><b>{html.escape(card['outcome'].replace('_', ' '))}</b> · client {card['client']}"
-            f"<br>{'says' if answered else 'would say'} <b>{html.escape(classes[card['answer']])}</b> "
+            f'<div class="card {card["outcome"]}"><img src="{_png(image)}" alt="input"><div>'
+            f"<b>{html.escape(card['outcome'].replace('_', ' '))}</b> · client {card['client']}<br>"
+            f"{'says' if answered else 'would say'} <b>{html.escape(classes[card['answer']])}</b> "
             f"({100 * card['confidence']:.0f} %), it is {html.escape(classes[card['label']])}: "
             f"<b>{verdict}</b><br><small>{html.escape(card['reason'])}</small></div></div>"
         )

@@ -74,8 +74,8 @@ def rounds(
         mean = weighted_mean(merged, weights)
         server = algorithm.aggregate(state.server, mean, len(joined) / len(rows))
         state = State(state.round + 1, server, memories)
-        loss = float((torch.cat(losses).double() * weights).sum() / weights.sum())
-        yield state, Round(state.round, loss, len(joined), time.perf_counter() - began)
+        mean_loss = float((torch.cat(losses).double() * weights).sum() / weights.sum())
+        yield state, Round(state.round, mean_loss, len(joined), time.perf_counter() - began)
 
 
 def play(
@@ -86,7 +86,8 @@ def play(
     def client(memory: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
         return train(algorithm, task, data, server, memory, plan)
 
-    return mapped(client, memories, plan)
+    played: tuple[Slots, Slots, Tensor] = mapped(client, memories, plan)
+    return played
 
 
 def sample(clients: int, share: float, seed: int, round_: int) -> Array:

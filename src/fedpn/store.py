@@ -55,7 +55,7 @@ def _replace(path: Path, write: Any) -> None:
     try:
         write(temporary)
         temporary.chmod(0o666 & ~_umask())
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -55,7 +55,11 @@ def test_the_marginal_weighs_flows_by_the_prior():
 @pytest.mark.parametrize("classes", [2, 1000])
 def test_finite_from_no_evidence_to_much(size, classes):
     network = PosteriorNetwork(
-        Normalise(torch.zeros(1), torch.ones(1)), torch.nn.Identity(), RadialFlows(16, classes), 16, classes
+        Normalise(torch.zeros(1), torch.ones(1)),
+        torch.nn.Identity(),
+        RadialFlows(16, classes),
+        16,
+        classes,
     )
     posterior = network.posterior(torch.full((2, 16), size))
     assert all(t.isfinite().all() for t in posterior)

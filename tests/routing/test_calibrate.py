@@ -10,7 +10,8 @@ from fedpn.routing.scores import Opinion
 
 
 @pytest.mark.parametrize(
-    ("n", "share", "rank"), [(9, 0.1, 9), (10, 0.1, 10), (19, 0.1, 18), (99, 0.05, 95), (20, 0.3, 15)]
+    ("n", "share", "rank"),
+    [(9, 0.1, 9), (10, 0.1, 10), (19, 0.1, 18), (99, 0.05, 95), (20, 0.3, 15)],
 )
 def test_takes_the_rank_of_the_rule(n, share, rank):
     scores = torch.from_numpy(np.random.default_rng(0).permutation(n) + 1.0)

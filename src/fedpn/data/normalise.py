@@ -10,7 +10,7 @@ from fedpn.data.dataset import Array
 class Moments(NamedTuple):
     """Sums over rows (and pixels), per channel or column: those of clients add up."""
 
-    count: Array
+    counts: Array
     total: Array
     squares: Array
 
@@ -35,7 +35,7 @@ def constants(m: Moments) -> tuple[list[float], list[float]]:
     >>> constants(moments(np.array([[1.0, 5.0], [3.0, 5.0]])))
     ([2.0, 5.0], [1.0, 1.0])
     """
-    mean = m.total / m.count
-    variance = np.maximum(m.squares / m.count - mean**2, 0)
+    mean = m.total / m.counts
+    variance = np.maximum(m.squares / m.counts - mean**2, 0)
     std = np.sqrt(np.where(variance > 1e-12 * np.maximum(mean**2, 1e-12), variance, 1))
     return mean.tolist(), std.tolist()

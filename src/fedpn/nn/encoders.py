@@ -1,6 +1,7 @@
 """Encoders: what a client saw -> an embedding z of few dimensions."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -55,7 +56,7 @@ class MLP(nn.Module):
 def dense(sizes: Sequence[int]) -> nn.Sequential:
     """Linear layers with ReLU between them."""
     layers: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
-    for inputs, outputs in zip(sizes[1:], sizes[2:], strict=False):
+    for inputs, outputs in pairwise(sizes[1:]):
         layers += [nn.ReLU(), nn.Linear(inputs, outputs)]
     return nn.Sequential(*layers)
 

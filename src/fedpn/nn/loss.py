@@ -1,6 +1,7 @@
 """What training minimises: (network, embeddings, labels) -> the mean over rows."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -38,6 +39,6 @@ def bayesian(
 
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
-    "bayesian": lambda *args, **options: bayesian(*args, **options, repaired=False),
-    "repaired": lambda *args, **options: bayesian(*args, **options, repaired=True),
+    "bayesian": partial(bayesian, repaired=False),
+    "repaired": partial(bayesian, repaired=True),
 }

@@ -1,0 +1,100 @@
+"""fedpn data: the sets at hand, how they would be dealt, whether one's own will do."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fedpn.commands.command import command
+from fedpn.errors import UserError
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("data", help="list, fetch, show and check data")
+    family = parser.add_subparsers(metavar="COMMAND", required=True)
+    command(family, "list", _list, "list the named sets: where found, rows, classes, licence")
+    get = command(family, "get", _get, "fetch named sets from their publishers")
+    get.add_argument("names", nargs="+", metavar="NAME")
+    show = command(family, "show", _show, "show how data would be dealt: a table and a picture")
+    show.add_argument("spec", metavar="SPEC", help="a named set, or a path to your own")
+    show.add_argument("--clients", help="how many clients")
+    show.add_argument("--seed", help="of the dealing")
+    show.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    show.add_argument("--out", type=Path, help="the picture, .png or .html")
+    check = command(family, "check", _check, "validate your own data and tell what would be done")
+    check.add_argument("path", type=Path, metavar="PATH")
+    check.add_argument("--label", help="of a table, the column of labels")
+    check.add_argument("--client", help="of a table, the column of owners")
+    check.add_argument("--image-size", type=int, help="the side to which images are resized")
+
+
+def _list(options: argparse.Namespace) -> None:
+    from fedpn.data.catalogue import catalogue
+
+    rows = [("name", "rows", "classes", "size", "where", "licence")]
+    entries = catalogue()
+    rows += [
+        (e.name, str(e.rows or "–"), str(e.classes or "–"), e.size or "–", e.where, e.licence)
+        for e in entries
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    for entry in entries:
+        if entry.note:
+            print(f"\n{entry.name}: {entry.note}", end="")
+    print()
+
+
+def _get(options: argparse.Namespace) -> None:
+    from fedpn.data.datasets import BUILT_IN, get
+
+    for name in options.names:
+        print(f"{name}: {'built in' if name == BUILT_IN else get(name)}")
+
+
+def _show(options: argparse.Namespace) -> None:
+    from fedpn.config import parse_setting, resolve
+    from fedpn.data.describe import describe
+    from fedpn.pipeline import deal
+
+    flags = {name: getattr(options, name) for name in ("clients", "seed")}
+    layers = [{"dataset": options.spec}]
+    layers += [
+        parse_setting(f"{name}={value}") for name, value in flags.items() if value is not None
+    ]
+    layers += [parse_setting(text) for text in options.set]
+    dataset, federation = deal(resolve(layers))
+    print(describe(dataset, federation))
+    if options.out is not None:
+        _picture(options.out, dataset, federation)
+        print(f"\npicture: {options.out}")
+
+
+def _picture(path: Path, dataset: Any, federation: Any) -> None:
+    import base64
+    import html
+
+    from fedpn.data.describe import describe
+    from fedpn.gallery import bubbles, bubbles_png
+    from fedpn.store import write_text
+
+    if path.suffix == ".png":
+        bubbles(dataset, federation, path)
+    elif path.suffix == ".html":
+        picture = base64.b64encode(bubbles_png(dataset, federation)).decode()
+        write_text(
+            path,
+            f"<!doctype html><meta charset=utf-8><title>{html.escape(dataset.name)}</title>"
+            "<body style='font: 15px system-ui; max-width: 1100px; margin: 2em auto'>"
+            f"<img style='max-width: 100%' src='data:image/png;base64,{picture}'>"
+            f"<pre>{html.escape(describe(dataset, federation))}</pre>",
+        )
+    else:
+        raise UserError(f"--out {path}: the name must end in .png or .html")
+
+
+def _check(options: argparse.Namespace) -> None:
+    from fedpn.data.check import check
+
+    for line in check(options.path, options.image_size, options.label, options.client):
+        print(line)

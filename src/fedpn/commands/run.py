@@ -1,0 +1,54 @@
+"""fedpn run."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fedpn.commands.command import command
+from fedpn.errors import UserError
+
+
+def add(commands: Any) -> None:
+    text = "train, personalise, calibrate, evaluate and report"
+    option = command(commands, "run", _run, text).add_argument
+    option("config", nargs="?", type=Path, metavar="CONFIG.toml", help="settings")
+    option("--dataset", help="a named set, or a path to your own (default: digits)")
+    option(
+        "--algorithm", help="see `fedpn algorithms`, or module:Class of your own (default: fedpn)"
+    )
+    option("--clients", help="how many clients the rows are dealt to")
+    option("--rounds", help="federated rounds")
+    option("--seed", help="of everything that is drawn (default: 0)")
+    option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
+    option("--resume", action="store_true", help="go on with the run in --out")
+    option(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
+    )
+
+
+def _run(options: argparse.Namespace) -> None:
+    from fedpn import pipeline, report
+    from fedpn.config import parse_setting, read_toml, resolve
+    from fedpn.console import Display
+
+    layers = [read_toml(options.config)] if options.config else []
+    if options.resume:
+        if options.out is None:
+            raise UserError("--resume needs --out: the directory of the run to go on with")
+        layers.insert(0, pipeline.stored(options.out))
+    flags = ("dataset", "algorithm", "clients", "rounds", "seed")
+    for name in flags:
+        value = getattr(options, name)
+        if value is not None:
+            # Names are texts as they stand; numbers are read as in --set.
+            plain = name in ("dataset", "algorithm")
+            layers.append({name: value} if plain else parse_setting(f"{name}={value}"))
+    layers += [parse_setting(text) for text in options.set]
+    config = resolve(layers)
+    if options.resume:
+        pipeline.refuse_changes(config, options.out)
+    name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
+    out = options.out or Path("runs") / name
+    with Display() as display:
+        pipeline.run(config, out, options.resume, display)
+    print(f"\n{report.text([out])}\n\nreport: {out / 'report.html'}")
