@@ -42,7 +42,8 @@ class Task:
     head_names: frozenset[str]  # all that stands above the encoder
     norm_names: frozenset[str]  # of normalisation layers: parameters and statistics
     buffer_names: frozenset[str] = frozenset()  # counted, not trained
-    prior_names: frozenset[str] = frozenset()  # the class frequencies of a posterior network
+    prior_names: frozenset[str] = frozenset()  # class frequencies, where a network weighs by them
+    own_head_names: frozenset[str] = frozenset()  # a second head, where a network has one
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class FedAvg:
     adapt_steps: Natural = 0  # at least as many, where the epochs give fewer
     adapt_lr: Positive = 0.01
 
-    network: ClassVar[Literal["classifier", "posterior"]] = "classifier"
+    network: ClassVar[str] = "classifier"  # or "posterior", "two-headed"
     headline: ClassVar[str] = "global"
     citation: ClassVar[str] = "McMahan et al., 2017"
 

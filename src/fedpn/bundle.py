@@ -30,6 +30,7 @@ class Bundle:
     blueprint: Blueprint
     classes: tuple[str, ...]
     score: str
+    router: str
     shared: Params | None
     own: Params
     thresholds: Thresholds | None
@@ -55,6 +56,7 @@ def write_models(
         "model": blueprint._asdict(),
         "classes": list(dataset.classes),
         "score": config.routing.score,
+        "router": config.routing.router,
         "clients": list(names),
         "thresholds": None if thresholds is None else [t._asdict() for t in thresholds],
         "provenance": {
@@ -88,6 +90,7 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
         blueprint=Blueprint(**about["model"]),
         classes=tuple(about["classes"]),
         score=about["score"],
+        router=about["router"],
         shared=shared or None,
         own={name: t[index] for name, t in own.items()},
         thresholds=None if thresholds is None else Thresholds(**thresholds[index]),

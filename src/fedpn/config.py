@@ -42,6 +42,8 @@ class ModelConfig:
     dim: Count = 16
     density: str = "radial"
     layers: Count = 30
+    norm: Literal["auto", "none", "batch", "group"] = "auto"
+    pretrained: str = ""  # of a ResNet, a safetensors file
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class TrainConfig:
 class RoutingConfig:
     """When a client's model delegates and when it abstains."""
 
-    score: str = "log_density"
+    score: str = "log_density"  # of a posterior network
+    router: Literal["", "msp", "energy", "entropy", "gaussian"] = ""  # of any other, or instead
     outliers: SomeShare = 0.1
     abstain: SomeShare = 0.05
 

@@ -12,12 +12,14 @@ from fedpn.algorithm import Batch, Data, FedAvg, Plan, Task, batches, mapped
 from fedpn.data.dataset import Array
 from fedpn.data.plan import draw, stack_plans, steps_of
 from fedpn.errors import UserError
+from fedpn.nn.gaussian import Gaussians, fit, sums
 from fedpn.nn.posterior import PosteriorNetwork
 from fedpn.nn.task import Model
 from fedpn.routing.calibrate import Thresholds, calibrate
 from fedpn.routing.scores import LOGIT_SCORES, Opinion, of_logits, of_posterior
-from fedpn.trees import Params, Slots, stack, unstack
+from fedpn.trees import Params, Slots, split, stack, unstack
 
+ROUTER = "router."  # names of what a router keeps beside a client's model
 CHUNK = 512  # rows at once: their tensors stay in the processor's cache
 
 
@@ -78,6 +80,7 @@ class Observer:
     model: Model
     embed: Embedder
     score: str
+    router: str = ""
 
     @torch.no_grad()
     def __call__(self, params: Params, rows: Array) -> Opinion:
@@ -86,11 +89,35 @@ class Observer:
         return Opinion(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
     def view(self, params: Params, z: Tensor) -> Opinion:
-        """The opinion of embeddings, by what the network can tell."""
-        if isinstance(self.model.network, PosteriorNetwork):
-            return of_posterior(self.model.posterior(params, z), self.score)
+        """The opinion of embeddings, by what the network can tell; a router scores in its stead."""
+        gaussians, params = split(params, lambda n: n.startswith(ROUTER))
         logits = self.model.logits(params, z)
-        return of_logits(logits, LOGIT_SCORES["msp"](logits))
+        if gaussians:
+            epistemic = -Gaussians(**_bare(gaussians)).log_density(z)
+        else:
+            epistemic = LOGIT_SCORES.get(self.router, LOGIT_SCORES["msp"])(logits)
+        if not isinstance(self.model.network, PosteriorNetwork):
+            return of_logits(logits, epistemic)
+        opinion = of_posterior(self.model.posterior(params, z), self.score)
+        return opinion._replace(epistemic=epistemic) if self.router else opinion
+
+
+def fit_routers(
+    people: Population, embed: Embedder, y: Tensor, rows: tuple[Array, ...]
+) -> Population:
+    """Fits Gaussians to the embeddings of each client's own training rows."""
+    own = []
+    for client, mine in enumerate(rows):
+        params = people.predictor(client)
+        classes = embed.model.logits(params, embed(params, mine[:1])).shape[-1]
+        found = fit(sums(embed(params, mine), y[torch.from_numpy(mine)], classes))
+        named = {f"{ROUTER}{name}": t for name, t in found._asdict().items()}
+        own.append(people.own[client] | named)
+    return Population(people.shared, own)
+
+
+def _bare(gaussians: Params) -> Params:
+    return {name.removeprefix(ROUTER): t for name, t in gaussians.items()}
 
 
 def adapt(

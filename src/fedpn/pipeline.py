@@ -27,7 +27,7 @@ from fedpn.figures import figures, gallery
 from fedpn.nn.build import Blueprint, build_model, choose_encoder
 from fedpn.nn.posterior import parameters
 from fedpn.nn.task import Model
-from fedpn.personalise import Embedder, Observer, adapt, calibrate_all, population
+from fedpn.personalise import Embedder, Observer, adapt, calibrate_all, fit_routers, population
 from fedpn.routing.calibrate import rows_needed
 from fedpn.trees import Params, flatten, stack, unflatten, unstack
 
@@ -67,7 +67,7 @@ def deal(config: Config) -> tuple[Dataset, Federation]:
 def prepare(config: Config) -> Prepared:
     """Deals the data and builds the model; finds mistakes before anything is written."""
     dataset, federation = deal(config)
-    if config.method.network == "posterior":
+    if is_routed(config):
         _check_calibration(federation, config)
     mean, std = constants(reduce(add, (moments(dataset.x[rows]) for rows in federation.train)))
     blueprint = Blueprint(
@@ -80,10 +80,21 @@ def prepare(config: Config) -> Prepared:
         config.model.layers,
         mean,
         std,
+        config.model.norm,
     )
-    model = build_model(blueprint, config.seed, config.method.loss_options())
+    options = config.method.loss_options()
+    model = build_model(blueprint, config.seed, options, config.model.pretrained)
     data = Data(torch.from_numpy(dataset.x), torch.from_numpy(dataset.y))
-    return Prepared(dataset, federation, blueprint, model, data, parameters(model.network))
+    fresh = parameters(model.network)
+    shared = config.method.shared(config.method.init(model.task, fresh))
+    if is_routed(config) and shared is None:
+        raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
+    return Prepared(dataset, federation, blueprint, model, data, fresh)
+
+
+def is_routed(config: Config) -> bool:
+    """Tells whether clients have a switch: a posterior network's own, or a router's."""
+    return config.method.network == "posterior" or bool(config.routing.router)
 
 
 def _check_calibration(federation: Federation, config: Config) -> None:
@@ -153,14 +164,17 @@ def run(config: Config, out: Path, resume: bool = False, tell: Tell = quiet) -> 
         lambda done, of: tell("personalise", done, of),
     )
     people = population(algorithm, state.server, memories)
-    observe = Observer(model, embed, config.routing.score)
+    if config.routing.router == "gaussian":
+        people = fit_routers(people, embed, data.y, rows.train)
+    observe = Observer(model, embed, config.routing.score, config.routing.router)
     thresholds = None
-    if algorithm.network == "posterior":
+    if is_routed(config):
         shares = config.routing.outliers, config.routing.abstain
         thresholds = calibrate_all(people, observe, rows.calibration, *shares)
     timings["personalise"] = time.perf_counter() - began - sum(timings.values())
 
     tell("evaluate", 0, 1)
+    headline = "switch" if is_routed(config) else algorithm.headline
     views = look(rows, people, observe, thresholds)
     results = {
         "format": 1,
@@ -169,10 +183,10 @@ def run(config: Config, out: Path, resume: bool = False, tell: Tell = quiet) -> 
         "seed": config.seed,
         "clients": rows.clients,
         "rounds": config.rounds,
-        "headline": algorithm.headline,
-    } | evaluate(rows, views, algorithm.headline, config.routing.score)
+        "headline": headline,
+    } | evaluate(rows, views, headline, config.routing.router or config.routing.score)
     classes = ready.dataset.classes
-    drawn = figures(rows, views, algorithm.headline, len(classes))
+    drawn = figures(rows, views, headline, len(classes))
     cards = gallery(views, config.seed)
     timings["evaluate"] = time.perf_counter() - began - sum(timings.values())
 

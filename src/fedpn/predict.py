@@ -53,7 +53,9 @@ class Predictor:
         rows = np.arange(len(x))
         if not len(x):
             return []
-        observe = Observer(self.model, Embedder(self.model, x, b.shared or b.own), b.score)
+        observe = Observer(
+            self.model, Embedder(self.model, x, b.shared or b.own), b.score, b.router
+        )
         own = observe(b.predictor, rows)
         if b.thresholds is None or b.shared is None:
             return self._plain(own)

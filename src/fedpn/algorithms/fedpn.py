@@ -29,7 +29,7 @@ class FedPN(FedAvg):
     adapt_steps: Natural = 1000
     adapt_lr: Positive = 1e-3
 
-    network: ClassVar[Literal["classifier", "posterior"]] = "posterior"
+    network: ClassVar[str] = "posterior"
     headline: ClassVar[str] = "switch"
     citation: ClassVar[str] = "Kotelevskii et al., 2024"
 
@@ -41,13 +41,11 @@ class FedPN(FedAvg):
 
     def init(self, task: Task, params: Params) -> Slots:
         # The federation's own prior is even: it may not know who has how much of what.
-        return super().init(task, params) | {"_even": _prior(task, params)}
+        even = split(params, lambda n: n in task.prior_names)[0]
+        return super().init(task, params) | {"_even": even}
 
     def enroll(self, task: Task, params: Params, labels: Tensor) -> Slots:
-        prior = {
-            name: torch.bincount(labels, minlength=len(even)).to(even) / len(labels)
-            for name, even in _prior(task, params).items()
-        }
+        prior = frequencies(task, params, labels)
         return super().enroll(task, params, labels) | {"model": prior}
 
     def adapt(
@@ -72,5 +70,9 @@ class FedPN(FedAvg):
         return server["model"] | server["_even"]
 
 
-def _prior(task: Task, params: Params) -> Params:
-    return split(params, lambda n: n in task.prior_names)[0]
+def frequencies(task: Task, params: Params, labels: Tensor) -> Params:
+    """A client's own p(c): the shares of its labels, 0 for absent classes."""
+    return {
+        name: torch.bincount(labels, minlength=len(even)).to(even) / len(labels)
+        for name, even in split(params, lambda n: n in task.prior_names)[0].items()
+    }

@@ -20,6 +20,7 @@ def add(commands: Any) -> None:
     option("--rounds", help="federated rounds")
     option("--seed", help="of everything that is drawn (default: 0)")
     option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
+    option("--router", help="switch by another score: msp, energy, entropy or gaussian")
     option("--resume", action="store_true", help="go on with the run in --out")
     option(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
@@ -43,6 +44,8 @@ def _run(options: argparse.Namespace) -> None:
             # Names are texts as they stand; numbers are read as in --set.
             plain = name in ("dataset", "algorithm")
             layers.append({name: value} if plain else parse_setting(f"{name}={value}"))
+    if options.router is not None:
+        layers.append({"routing": {"router": options.router}})
     layers += [parse_setting(text) for text in options.set]
     config = resolve(layers)
     if options.resume:

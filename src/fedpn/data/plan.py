@@ -27,7 +27,7 @@ def draw(rows: Array, steps: int, batch: int, seed: tuple[int, ...]) -> Array:
     per_epoch = math.ceil(len(rows) / batch)
     epochs = [
         np.resize(rng.permutation(rows), (per_epoch, batch))
-        for _ in range(math.ceil(steps / per_epoch))
+        for _ in range(max(math.ceil(steps / per_epoch), 1))
     ]
     return np.concatenate(epochs)[:steps]
 

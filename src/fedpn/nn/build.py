@@ -2,21 +2,24 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from fedpn.nn.density import DENSITIES
-from fedpn.nn.encoders import ENCODERS
+from fedpn.nn.encoders import make_encoder
 from fedpn.nn.loss import LOSSES, cross_entropy
 from fedpn.nn.posterior import Classifier, Normalise, PosteriorNetwork
+from fedpn.nn.resnet import load_pretrained
 from fedpn.nn.task import Model, make_model
+from fedpn.nn.two_headed import TwoHeaded, balanced_and_personal
 
 
 class Blueprint(NamedTuple):
     """All that it takes to build a network again: plain values, kept with every run."""
 
-    kind: str  # classifier, posterior
+    kind: str  # classifier, posterior, two-headed
     shape: tuple[int, ...]  # of one input
     classes: int
     encoder: str
@@ -25,6 +28,7 @@ class Blueprint(NamedTuple):
     layers: int
     mean: Sequence[float]  # of the training rows, per channel or column
     std: Sequence[float]
+    norm: str = "auto"
 
 
 def choose_encoder(name: str, shape: Sequence[int]) -> str:
@@ -38,19 +42,27 @@ def choose_encoder(name: str, shape: Sequence[int]) -> str:
     return "lenet5" if len(shape) == 3 else "mlp"
 
 
-def build_model(blueprint: Blueprint, seed: int, loss: dict[str, Any] | None = None) -> Model:
+def build_model(
+    blueprint: Blueprint, seed: int, loss: dict[str, Any] | None = None, pretrained: str = ""
+) -> Model:
     """Builds the network, its first parameters drawn by the seed.
 
-    `loss` has the name and the options of a posterior network's loss.
+    `loss` has the name and the options of a posterior network's loss; `pretrained` is the path of
+    an encoder's weights.
     """
     b = blueprint
     sizes = (-1,) + (1,) * (len(b.shape) - 1)
     normalise = Normalise(*(torch.tensor(v).reshape(sizes) for v in (b.mean, b.std)))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        encoder = ENCODERS[b.encoder](tuple(b.shape), b.dim)
+        encoder = make_encoder(b.encoder, tuple(b.shape), b.dim, b.norm)
+        if pretrained:
+            load_pretrained(encoder, Path(pretrained))
         if b.kind == "classifier":
             return make_model(Classifier(normalise, encoder, b.dim, b.classes), cross_entropy)
+        if b.kind == "two-headed":
+            heads = TwoHeaded(normalise, encoder, b.dim, b.classes)
+            return make_model(heads, balanced_and_personal)
         density = DENSITIES[b.density](b.dim, b.classes, b.layers)
         network = PosteriorNetwork(normalise, encoder, density, b.dim, b.classes)
     options = dict(loss or {"name": "repaired"})

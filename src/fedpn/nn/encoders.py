@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from fedpn.errors import UserError
 from fedpn.kernels import conv_relu_pool
+from fedpn.nn.resnet import Norm, ResNet18, make_norm
 
 Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)
 
@@ -15,15 +17,17 @@ Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features
 class LeNet5(nn.Module):
     """LeNet-5 without padding (LeCun et al., 1998): 6 and 16 filters of 5×5, then 120, 84, D.
 
-    Images below 16×16 are framed with zeros up to that size.
+    Images below 16×16 are framed with zeros up to that size. A norm, where asked for, stands
+    between convolution and ReLU.
     """
 
-    def __init__(self, shape: Shape, dim: int) -> None:
+    def __init__(self, shape: Shape, dim: int, norm: Norm = "none") -> None:
         super().__init__()
         channels, height, width = shape
         self.frame = _frame(height, width, least=16)
         self.conv1 = nn.Conv2d(channels, 6, 5)
         self.conv2 = nn.Conv2d(6, 16, 5)
+        self.norm1, self.norm2 = make_norm(norm, 6), make_norm(norm, 16)
         left, right, top, bottom = self.frame
         side = [((n - 4) // 2 - 4) // 2 for n in (height + top + bottom, width + left + right)]
         self.dense = dense([16 * side[0] * side[1], 120, 84, dim])
@@ -31,9 +35,12 @@ class LeNet5(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # [B, C, H, W] -> [B, D]
         if any(self.frame):
             x = F.pad(x, self.frame)
-        for conv in (self.conv1, self.conv2):
+        for conv, norm in ((self.conv1, self.norm1), (self.conv2, self.norm2)):
             assert conv.bias is not None
-            x = conv_relu_pool(x, conv.weight, conv.bias)
+            if isinstance(norm, nn.Identity):
+                x = conv_relu_pool(x, conv.weight, conv.bias)
+            else:
+                x = F.max_pool2d(F.relu(norm(conv(x))), 2)
         z: Tensor = self.dense(x.flatten(1))
         return z
 
@@ -41,7 +48,7 @@ class LeNet5(nn.Module):
 class MLP(nn.Module):
     """Three dense layers, for tables and for small images."""
 
-    def __init__(self, shape: Shape, dim: int, width: int = 128) -> None:
+    def __init__(self, shape: Shape, dim: int, norm: Norm = "none", width: int = 128) -> None:
         super().__init__()
         inputs = 1
         for n in shape:
@@ -64,9 +71,10 @@ def dense(sizes: Sequence[int]) -> nn.Sequential:
 def he_initialise(encoder: nn.Module) -> nn.Module:
     """Draws weights that keep the size of signals through ReLU layers (He et al., 2015).
 
-    PyTorch's default shrinks them from layer to layer. Embeddings that begin near zero are a trap
-    for a federation of posterior networks: the clients' cross-entropies pull them apart in
-    directions that cancel in the mean, while all likelihoods agree to pull them together.
+    PyTorch's default shrinks signals from layer to layer, which is a trap for a federation of
+    posterior networks: the clients' cross-entropies pull weak features apart in directions that
+    cancel in the mean, while all likelihoods agree to pull embeddings together. Hidden features
+    begin strong, the embedding itself small, where the density and so the evidence is high.
     """
     layers = [m for m in encoder.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     for layer in layers:
@@ -74,7 +82,7 @@ def he_initialise(encoder: nn.Module) -> nn.Module:
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
     with torch.no_grad():
-        layers[-1].weight.mul_(0.5**0.5)  # nothing rectifies the embedding
+        layers[-1].weight.mul_(0.1 * 0.5**0.5)  # nothing rectifies the embedding
     return encoder
 
 
@@ -88,7 +96,21 @@ def _frame(height: int, width: int, least: int) -> tuple[int, int, int, int]:
     return w // 2, w - w // 2, h // 2, h - h // 2
 
 
-ENCODERS: dict[str, Callable[[Shape, int], nn.Module]] = {
-    "lenet5": lambda shape, dim: he_initialise(LeNet5(shape, dim)),
-    "mlp": lambda shape, dim: he_initialise(MLP(shape, dim)),
+# Name -> the norm that it has where nothing is said, and its maker.
+ENCODERS: dict[str, tuple[Norm, Callable[[Shape, int, Norm], nn.Module]]] = {
+    "lenet5": ("none", LeNet5),
+    "mlp": ("none", MLP),
+    "resnet18": ("batch", lambda shape, dim, norm: ResNet18(shape[0], dim, norm)),
+    "resnet18-small": ("batch", lambda shape, dim, norm: ResNet18(shape[0], dim, norm, small=True)),
 }
+
+
+def make_encoder(name: str, shape: Shape, dim: int, norm: str = "auto") -> nn.Module:
+    """Builds an encoder with its first weights."""
+    usual, make = ENCODERS[name]
+    kind = usual if norm == "auto" else norm
+    if name == "mlp" and kind != "none":
+        raise UserError(f"model.norm is {kind!r}, but the encoder mlp has no norm; use lenet5")
+    if len(shape) != 3 and name != "mlp":
+        raise UserError(f"the encoder {name} takes images and these are rows of a table; use mlp")
+    return he_initialise(make(shape, dim, kind))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from fedpn.algorithm import Batch, Task
 from fedpn.dirichlet import Posterior
-from fedpn.nn.posterior import Classifier, Loss, PosteriorNetwork, call
+from fedpn.nn.posterior import Classifier, Loss, call
 from fedpn.trees import Params
 
 NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
@@ -45,7 +45,8 @@ def make_model(network: Classifier, loss: Loss) -> Model:
     network = network.eval()
     entries = network.state_dict()
     encoder = {f"encoder.{name}" for name in network.encoder.state_dict()}
-    prior = {"prior"} if isinstance(network, PosteriorNetwork) else set()
+    prior = entries.keys() & {"prior"}
+    own_head = {n for n in entries if n.startswith("own_head.")}
     norms = {
         f"{prefix}.{name}"
         for prefix, module in network.named_modules()
@@ -59,8 +60,10 @@ def make_model(network: Classifier, loss: Loss) -> Model:
         return call(learner, params, "loss", loss, batch.x, batch.y), {}
 
     def loss_of_inputs(params: Params, batch: Batch) -> tuple[Tensor, Params]:
-        # Statistics are updated on clones, so that the function stays pure.
-        new = {name: params[name].clone() for name in counted}
+        # Statistics are updated in place, on clones, so that the function stays pure; each
+        # client's have to be its own before, though all begin with the server's.
+        none = 0 * batch.progress
+        new = {name: params[name] + none.to(params[name]) for name in counted}
         value = call(learner, params | new, "input_loss", loss, batch.x, batch.y)
         return value, new
 
@@ -75,6 +78,7 @@ def make_model(network: Classifier, loss: Loss) -> Model:
             norm_names=frozenset(norms),
             buffer_names=frozenset(buffers),
             prior_names=frozenset(prior),
+            own_head_names=frozenset(own_head),
         )
 
     def logits(params: Params, x: Tensor) -> Tensor:

@@ -1,0 +1,28 @@
+"""Federated averaging with body aggregation and body update (Oh et al., 2022)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fedpn.algorithm import FedAvg, Task
+from fedpn.fields import Natural
+
+
+@dataclass(frozen=True)
+class FedBABU(FedAvg):
+    """Trains the body against a random head that is never trained, then fine-tunes each client.
+
+    The paper fine-tunes for 5 epochs, the head (`part = "head"`) or everything ("all").
+    """
+
+    part: Literal["head", "all"] = "head"
+    adapt_epochs: Natural = 5
+
+    headline: ClassVar[str] = "personal"
+    citation: ClassVar[str] = "Oh et al., 2022"
+
+    def trainable(self, task: Task, name: str) -> bool:
+        return name not in task.buffer_names and name not in task.head_names
+
+    def adapts(self, task: Task, name: str) -> bool:
+        whole = self.part == "all"
+        return name not in task.buffer_names and (whole or name in task.head_names)

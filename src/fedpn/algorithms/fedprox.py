@@ -1,0 +1,28 @@
+"""Federated optimisation in heterogeneous networks (Li et al., 2020)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedpn.algorithm import Batch, FedAvg, Task
+from fedpn.fields import NonNegative
+from fedpn.trees import Params, Slots
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """Keeps clients close to the server: f_k(w) + μ/2·‖w − w_server‖²."""
+
+    mu: NonNegative = 0.1
+
+    citation: ClassVar[str] = "Li et al., 2020"
+
+    def objective(
+        self, task: Task, params: Params, server: Slots, batch: Batch
+    ) -> tuple[Tensor, Params]:
+        value, buffers = super().objective(task, params, server, batch)
+        for name, origin in server["model"].items():
+            if self.trainable(task, name):
+                value = value + self.mu / 2 * (params[name] - origin).square().sum()
+        return value, buffers

@@ -1,0 +1,65 @@
+"""Personalised federated learning with Moreau envelopes (Dinh et al., 2020)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedpn.algorithm import Batch, FedAvg, Task, gradient
+from fedpn.fields import Count, Positive, Share
+from fedpn.trees import Params, Slots, split, zip_with
+
+
+@dataclass(frozen=True)
+class PFedMe(FedAvg):
+    """Personal θ = argmin f_k(θ) + λ/2·‖θ − w‖²; w ← w − ηλ(w − θ); server w ← (1−β)w + β·mean.
+
+    Each step minimises on its batch by a few gradient steps, which go on from the last θ.
+    """
+
+    momentum: Share = 0.0
+    tether: Positive = 15.0
+    inner_steps: Count = 5
+    inner_lr: Positive = 0.01
+    mix: Share = 1.0  # β
+
+    headline: ClassVar[str] = "personal"
+    citation: ClassVar[str] = "Dinh et al., 2020"
+
+    def enroll(self, task: Task, params: Params, labels: Tensor) -> Slots:
+        return super().enroll(task, params, labels) | {"own": params}
+
+    def start(self, task: Task, server: Slots, memory: Slots) -> Slots:
+        return super().start(task, server, memory) | {"own": server["model"]}
+
+    def step(self, task: Task, server: Slots, local: Slots, batch: Batch) -> Slots:
+        w, _ = split(local["model"], lambda n: self.trainable(task, n))
+        theta, counted = split(local["own"], lambda n: self.trainable(task, n))
+        for _ in range(self.inner_steps):
+            grads, value, buffers = gradient(lambda p, c=counted: task.loss(c | p, batch), theta)  # type: ignore[misc]
+            counted = counted | buffers
+            theta = {
+                n: t - self.inner_lr * (grads[n] + self.tether * (t - w[n]))
+                for n, t in theta.items()
+            }
+        pull = {n: self.tether * (p - theta[n]) for n, p in w.items()}
+        moved, state = self.local_optimizer().update(w, pull, local["optimizer"])
+        return {
+            "model": moved | counted,
+            "optimizer": state,
+            "own": theta | counted,
+            "report": {"loss": value},
+        }
+
+    def finish(self, task: Task, server: Slots, memory: Slots, local: Slots) -> tuple[Slots, Slots]:
+        upload, kept = super().finish(task, server, memory, local)
+        return upload, kept | {"own": local["own"]}
+
+    def aggregate(self, server: Slots, mean: Slots, share: float) -> Slots:
+        blend = zip_with(
+            lambda w, m: (1 - self.mix) * w + self.mix * m, server["model"], mean["model"]
+        )
+        return server | mean | {"model": blend}
+
+    def predictor(self, server: Slots, memory: Slots) -> Params:
+        return memory["own"]

@@ -1,0 +1,330 @@
+"""What every algorithm must do, and that each does what its paper says."""
+
+import copy
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedpn import pipeline
+from fedpn.algorithm import FedAvg, batches, train
+from fedpn.algorithms import ALGORITHMS
+from fedpn.algorithms.apfl import APFL
+from fedpn.algorithms.ditto import Ditto
+from fedpn.algorithms.fedavgm import FedAvgM
+from fedpn.algorithms.fedbabu import FedBABU
+from fedpn.algorithms.fedbn import FedBN
+from fedpn.algorithms.fedper import FedPer
+from fedpn.algorithms.fedpn import FedPN
+from fedpn.algorithms.fedprox import FedProx
+from fedpn.algorithms.fedrep import FedRep
+from fedpn.algorithms.fedrod import FedRoD
+from fedpn.algorithms.local import Local
+from fedpn.algorithms.perfedavg import PerFedAvg
+from fedpn.algorithms.pfedme import PFedMe
+from fedpn.algorithms.scaffold import Scaffold
+from fedpn.config import TrainConfig
+from fedpn.errors import UserError
+from fedpn.nn.posterior import parameters
+from fedpn.personalise import Embedder, adapt, population
+from fedpn.simulate import begin, plan_round, sample
+from fedpn.trees import flatten, public
+from oracles import ORACLES, Outcome, Setting
+from settings import SIZES, play, setting
+
+# Large rates: a mistake shall show after three rounds.
+EXTRA = {
+    "fedpn": {"adapt_epochs": 2, "adapt_steps": 3, "adapt_lr": 0.01},
+    "fedrep": {"head_share": 0.4},
+    "fedbabu": {"adapt_epochs": 2, "adapt_lr": 0.05},
+    "perfedavg": {"inner_lr": 0.1},
+    "apfl": {"alpha_lr": 0.1},
+    "fedprox": {"mu": 0.5},
+    "pfedme": {"inner_steps": 3, "inner_lr": 0.02, "mix": 0.7},
+}
+VARIANTS = [
+    *(pytest.param(name, {}, id=name) for name in ALGORITHMS),
+    pytest.param("fedavg", {"optimizer_state": "keep"}, id="fedavg-keep"),
+    pytest.param("fedper", {"optimizer_state": "keep"}, id="fedper-keep"),
+    pytest.param("ditto", {"optimizer_state": "reset"}, id="ditto-reset"),
+    pytest.param("fedrep", {"optimizer": "adam"}, id="fedrep-adam"),
+    pytest.param("fedper", {"weight_decay": 0.1}, id="fedper-decay"),
+    pytest.param("fedbabu", {"part": "all"}, id="fedbabu-all"),
+    pytest.param(
+        "perfedavg", {"mode": "hessian-free", "inner_lr": 0.01}, id="perfedavg-hessian-free"
+    ),
+]
+
+
+def make(name, **options):
+    return ALGORITHMS[name](**({"lr": 0.05} | EXTRA.get(name, {}) | options))
+
+
+def outcome(method, model, data, rows, join=1.0, cohort=5, batch=8):
+    """Rounds and the personal stage, as the pipeline plays them."""
+    state = play(method, model, data, rows, join=join, cohort=cohort, batch=batch)
+    fresh = parameters(model.network)
+    embed = Embedder(model, data.x, state.server["model"])
+    memories = adapt(
+        method, model, data, rows, state.server, state.memories, fresh, embed, batch, 0, cohort
+    )
+    people = population(method, state.server, memories)
+    return Outcome(people.shared, [people.predictor(c) for c in range(len(rows))])
+
+
+def reference(name, method, model, data, rows, join=1.0, batch=8):
+    """The same by the oracle, on the same first weights and batches."""
+    from fedpn.personalise import _plans
+
+    config = TrainConfig(batch=batch, steps=0, epochs=1, join=join)
+    plans = [
+        [plan_round(rows, np.array([c]), config, 0, r).rows[0] for c in range(len(rows))]
+        for r in range(3)
+    ]
+    joined = [sample(len(rows), join, 0, r).tolist() for r in range(3)]
+    s = Setting(
+        network=model.network,
+        loss=model.loss,
+        x=data.x,
+        y=data.y,
+        rows=list(rows),
+        plans=plans,
+        joined=joined,
+        adapt_plans=[torch.from_numpy(p) for p in _plans(method, rows, batch, 0)],
+        head=model.task.head_names,
+        norm=model.task.norm_names,
+    )
+    return (_fedpn if name == "fedpn" else ORACLES[name])(s, method)
+
+
+def _fedpn(s, h):
+    """FedAvg on eq. 8; then a fresh head and density on the frozen encoder, by Adam."""
+    shared = ORACLES["fedavg"](s, h).shared
+    even = s.network.prior.clone()
+    personal = []
+    for client, plan in enumerate(s.adapt_plans):
+        fresh = parameters(s.network)
+        counts = torch.bincount(s.y[s.rows[client]], minlength=len(even))
+        mine = {n: shared[n] if n.startswith("encoder.") else t for n, t in fresh.items()}
+        mine["prior"] = counts / counts.sum().double()
+        network = copy.deepcopy(s.network)
+        network.load_state_dict(mine)
+        moving = [p for n, p in network.named_parameters() if not n.startswith("encoder.")]
+        optimizer = torch.optim.Adam(moving, h.adapt_lr)
+        for index in plan:
+            optimizer.zero_grad()
+            s.loss(network, network.embed(s.x[index]), s.y[index]).backward()
+            optimizer.step()
+        personal.append(parameters(network))
+    return Outcome(shared, personal)
+
+
+def setting_of(name, norm=False):
+    return setting(ALGORITHMS[name].network, norm=norm or name == "fedbn")
+
+
+def distance(ours, theirs):
+    """The largest difference between two outcomes."""
+    assert (ours.shared is None) == (theirs.shared is None)
+    pairs = list(zip(ours.personal, theirs.personal, strict=True))
+    if theirs.shared is not None:
+        pairs.append((ours.shared, theirs.shared))
+    gaps = []
+    for mine, other in pairs:
+        assert other.keys() <= mine.keys()
+        gaps += [(mine[n] - other[n]).abs().max() for n in other if n != "prior"]
+    return float(torch.stack(gaps).max())
+
+
+@pytest.mark.parametrize("join", [1.0, 0.6], ids=["all-join", "some-join"])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_agrees_with_an_independent_oracle(name, options, join):
+    method, federation = make(name, **options), setting_of(name)
+    ours = outcome(method, *federation, join=join)
+    theirs = reference(name, method, *federation, join=join)
+    assert distance(ours, theirs) < 1e-9
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS.keys() - {"apfl", "fedpn"}))
+def test_agrees_on_batch_normalisation(name):
+    """Statistics are entries like any other; the oracle of APFL is for models without."""
+    whole = {"mix": 1.0} if name == "pfedme" else {}  # its oracle never blends statistics
+    method, federation = make(name, **whole), setting_of(name, norm=True)
+    ours, theirs = outcome(method, *federation), reference(name, method, *federation)
+    assert distance(ours, theirs) < 1e-9
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_cohort_of_one_equals_a_cohort_of_many(name):
+    method, federation = make(name), setting_of(name)
+    one, two, many = (outcome(method, *federation, cohort=c) for c in (1, 2, 5))
+    assert distance(one, many) < 1e-10
+    assert distance(two, many) < 1e-10
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("state", ["average", "keep", "reset"])
+def test_what_is_personal_is_never_uploaded(name, state):
+    model, data, rows = setting_of(name)
+    method = make(name, optimizer_state=state)
+    task, params = model.task, parameters(model.network)
+    first = begin(method, task, params, [data.y[r] for r in rows])
+    plan = plan_round(rows, np.array([0]), TrainConfig(batch=8, steps=2), 0, 0)
+    one = type(plan)(*(t[0] for t in plan))
+    upload, memory, _ = train(method, task, data, public(first.server), first.memories[0], one)
+    for name_ in flatten(upload):
+        entry = name_.rsplit("/", 1)[-1]
+        assert not method.personal(task, entry), f"{name_} left its client"
+    own = {n for n in params if method.personal(task, n)}
+    assert own <= memory["model"].keys()
+    assert "own" not in upload
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_state_survives_save_and_load(name, tmp_path):
+    method, (model, data, rows) = make(name), setting_of(name)
+    state = play(method, model, data, rows, count=2)
+    pipeline.save_state(tmp_path, state)
+    labels = [data.y[r] for r in rows]
+    found = pipeline.load_state(
+        tmp_path, begin(method, model.task, parameters(model.network), labels)
+    )
+    assert found.round == 2
+    for a, b in [
+        (state.server, found.server),
+        *zip(state.memories, found.memories, strict=True),
+    ]:
+        assert a.keys() == b.keys()
+        a, b = flatten(a), flatten(b)
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[n], b[n]) for n in a)
+
+
+class Frozen(FedAvg):
+    def aggregate(self, server, mean, share):
+        return server
+
+
+class Sharing(Local):
+    def personal(self, task, name):
+        return False
+
+
+class SharedHead(FedPer):
+    def personal(self, task, name):
+        return False
+
+
+class BodyFirst(FedRep):
+    def step(self, task, server, local, batch):
+        return super().step(task, server, local, batch._replace(progress=1 - batch.progress))
+
+
+class TrainedHead(FedBABU):
+    def trainable(self, task, name):
+        return name not in task.buffer_names
+
+
+class SharedStatistics(FedBN):
+    def personal(self, task, name):
+        return super().personal(task, name) and "running" not in name
+
+
+class SameBatch(PerFedAvg):
+    def step(self, task, server, local, batch):
+        half = len(batch.y) // 2
+        x, y = batch.x[:half], batch.y[:half]
+        twice = batch._replace(x=torch.cat([x, x]), y=torch.cat([y, y]))
+        return super().step(task, server, local, twice)
+
+
+class ScoredWithItsOwn(APFL):
+    def predictor(self, server, memory):
+        return memory["own"]
+
+
+class Repelled(FedProx):
+    def objective(self, task, params, server, batch):
+        return replace(FedProx(mu=0.0), mu=-self.mu).objective(task, params, server, batch)
+
+
+class Forgetful(FedAvgM):
+    def aggregate(self, server, mean, share):
+        still = {n: torch.zeros_like(v) for n, v in server["_velocity"].items()}
+        return super().aggregate(server | {"_velocity": still}, mean, share)
+
+
+class WrongSign(Scaffold):
+    def start(self, task, server, memory):
+        local = super().start(task, server, memory)
+        flipped = {n: -c for n, c in local["correction"].items()}
+        return local | {"correction": flipped}
+
+
+class TiedToItself(Ditto):
+    def step(self, task, server, local, batch):
+        return super().step(task, server | {"model": local["model"]}, local, batch)
+
+
+class ScoredWithTheServers(PFedMe):
+    def predictor(self, server, memory):
+        return server["model"]
+
+
+class Unbalanced(FedRoD):
+    def enroll(self, task, params, labels):
+        memory = super().enroll(task, params, labels)
+        return memory | {"model": memory["model"] | {"prior": params["prior"]}}
+
+
+class NotAfresh(FedPN):
+    def adapt(self, task, server, memory, fresh, batches):
+        return super().adapt(task, server, memory, server["model"], batches)
+
+
+MISTAKES = {
+    "fedavg": Frozen,
+    "local": Sharing,
+    "fedper": SharedHead,
+    "fedrep": BodyFirst,
+    "fedbabu": TrainedHead,
+    "fedbn": SharedStatistics,
+    "perfedavg": SameBatch,
+    "apfl": ScoredWithItsOwn,
+    "fedprox": Repelled,
+    "fedavgm": Forgetful,
+    "scaffold": WrongSign,
+    "ditto": TiedToItself,
+    "pfedme": ScoredWithTheServers,
+    "fedrod": Unbalanced,
+    "fedpn": NotAfresh,
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_deliberate_mistake_is_noticed(name):
+    """One mutation per algorithm, of the kind that other collections have shipped."""
+    method, federation = make(name), setting_of(name)
+    wrong = MISTAKES[name](**{f.name: getattr(method, f.name) for f in fields(method)})
+    theirs = reference(name, method, *federation)
+    assert distance(outcome(wrong, *federation), theirs) > 1e-6
+
+
+def test_fedbn_without_normalisation_says_what_to_do():
+    with pytest.raises(UserError, match=r"model\.norm=batch"):
+        play(make("fedbn"), *setting("classifier"))
+
+
+def test_scaffold_refuses_momentum():
+    with pytest.raises(UserError, match="plain SGD"):
+        Scaffold(momentum=0.9)
+
+
+def test_batches_gather_the_planned_rows():
+    _, data, rows = setting("classifier")
+    plan = plan_round(rows, np.array([1]), TrainConfig(batch=8, steps=2), 0, 0)
+    found = list(batches(data, type(plan)(*(t[0] for t in plan))))
+    assert [b.y.tolist() for b in found] == data.y[plan.rows[0]].tolist()
+    assert all(bool(b.active) for b in found)
+    assert len(rows[1]) == SIZES[1]
