@@ -65,5 +65,5 @@ class Display:
             self.shown = now
             if rate and done < of:
                 words.append(f"{(of - done) / rate:.0f} s left")
-            count = f" {done}/{of}" if of > 1 else ""
+            count = f" {done}/{of}" if done else ""
             print("  ".join([f"{STAGES[stage]}{count}", *words]), file=sys.stderr, flush=True)

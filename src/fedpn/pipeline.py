@@ -135,15 +135,24 @@ def _leaves(tree: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{where}{key}", value
 
 
-def run(config: Config, out: Path, resume: bool = False, tell: Tell = quiet) -> dict[str, Any]:
-    """Trains, personalises, calibrates, evaluates and reports; returns the metrics."""
+def run(
+    config: Config,
+    out: Path,
+    resume: bool = False,
+    tell: Tell = quiet,
+    checkpoint_every: int | None = None,
+) -> dict[str, Any]:
+    """Trains, personalises, calibrates, evaluates and reports; returns the metrics.
+
+    State is saved every so many rounds, or about twice a minute.
+    """
     began = time.perf_counter()
     ready = prepare(config)
     store.claim(out, resume)
     if not resume:
         store.write_toml(out / "config.toml", to_tree(config))
     timings = {}
-    state = federate_rounds(config, ready, out, tell)
+    state = federate_rounds(config, ready, out, tell, checkpoint_every)
     timings["federate"] = time.perf_counter() - began
 
     algorithm, model, data, rows = config.method, ready.model, ready.data, ready.federation
@@ -204,7 +213,9 @@ def run(config: Config, out: Path, resume: bool = False, tell: Tell = quiet) -> 
     return results
 
 
-def federate_rounds(config: Config, ready: Prepared, out: Path, tell: Tell) -> simulate.State:
+def federate_rounds(
+    config: Config, ready: Prepared, out: Path, tell: Tell, checkpoint_every: int | None
+) -> simulate.State:
     """Plays the rounds, from the last checkpoint where there is one."""
     algorithm, task, rows = config.method, ready.model.task, ready.federation.train
     labels = [ready.data.y[torch.from_numpy(mine)] for mine in rows]
@@ -223,7 +234,8 @@ def federate_rounds(config: Config, ready: Prepared, out: Path, tell: Tell) -> s
             file.write(json.dumps(record._asdict() | {"accuracy": accuracy}) + "\n")
             file.flush()
             tell("federate", state.round, config.rounds, loss=record.loss, accuracy=accuracy)
-            if time.perf_counter() - saved > CHECKPOINT and state.round < config.rounds:
+            late = time.perf_counter() - saved > CHECKPOINT
+            if state.round % checkpoint_every == 0 if checkpoint_every else late:
                 save_state(out, state)
                 saved = time.perf_counter()
     if state.round != len(history) or not (out / "state.safetensors").exists():

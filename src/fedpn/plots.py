@@ -1,6 +1,7 @@
 """The report's figures, as SVG that takes its ink from the page."""
 
 import io
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def svg(draw: Callable[..., None], width: float, height: float, panels: int = 1)
         draw(*np.atleast_1d(figure.subplots(1, panels)))
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    text = file.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
     return text[text.index("<svg") :].replace(INK, "currentColor")
 
 

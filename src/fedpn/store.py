@@ -47,7 +47,7 @@ def write_toml(path: Path, tree: dict[str, Any]) -> None:
 
 def write_tensors(path: Path, tensors: Params, **about: str) -> None:
     packed = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    _replace(path, lambda temporary: save_file(packed, temporary, about))
+    _replace(path, lambda temporary: save_file(packed, temporary, about or None))
 
 
 def _replace(path: Path, write: Any) -> None:

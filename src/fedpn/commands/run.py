@@ -21,6 +21,7 @@ def add(commands: Any) -> None:
     option("--seed", help="of everything that is drawn (default: 0)")
     option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
     option("--router", help="switch by another score: msp, energy, entropy or gaussian")
+    option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
     option("--resume", action="store_true", help="go on with the run in --out")
     option(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
@@ -32,6 +33,8 @@ def _run(options: argparse.Namespace) -> None:
     from fedpn.config import parse_setting, read_toml, resolve
     from fedpn.console import Display
 
+    if options.checkpoint_every is not None and options.checkpoint_every < 1:
+        raise UserError(f"--checkpoint-every is {options.checkpoint_every}, but must be at least 1")
     layers = [read_toml(options.config)] if options.config else []
     if options.resume:
         if options.out is None:
@@ -53,5 +56,5 @@ def _run(options: argparse.Namespace) -> None:
     name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
     out = options.out or Path("runs") / name
     with Display() as display:
-        pipeline.run(config, out, options.resume, display)
+        pipeline.run(config, out, options.resume, display, options.checkpoint_every)
     print(f"\n{report.text([out])}\n\nreport: {out / 'report.html'}")

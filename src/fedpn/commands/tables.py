@@ -34,4 +34,4 @@ def _algorithms(options: argparse.Namespace) -> None:
 
     for name, algorithm in ALGORITHMS.items():
         line = (algorithm.__doc__ or "").split("\n")[0]
-        print(f"{name:<10}  {line}")
+        print(f"{name:<10}  {line.replace(f' ({algorithm.citation})', '')} [{algorithm.citation}]")

@@ -1,0 +1,222 @@
+"""Whole runs: the same bits twice, resumed, on one's own data."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_breast_cancer, load_wine
+
+import fedpn
+from fedpn import pipeline
+from fedpn.cli import main
+from fedpn.config import resolve
+from fedpn.data.datasets import load as load_dataset
+from fedpn.evaluate import evaluate, look
+from fedpn.personalise import Embedder, Observer
+
+RESULTS = ["metrics.json", "shared.safetensors", "clients.safetensors", "bundle.json"]
+SMALL = {
+    "rounds": 3,
+    "clients": 4,
+    "train__steps": 2,
+    "method__adapt_epochs": 1,
+    "method__adapt_steps": 4,
+}
+
+
+def same(a, b, names=RESULTS):
+    return [n for n in names if (a / n).read_bytes() != (b / n).read_bytes()] == []
+
+
+def history(path):
+    lines = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+def test_the_same_seed_gives_the_same_bits(tmp_path):
+    for name in ("a", "b"):
+        fedpn.run(tmp_path / name, **SMALL)
+    assert same(tmp_path / "a", tmp_path / "b")
+    assert history(tmp_path / "a") == history(tmp_path / "b")
+    fedpn.run(tmp_path / "c", **SMALL, seed=1)
+    assert not same(tmp_path / "a", tmp_path / "c")
+
+
+def test_the_report_is_the_same_too(tmp_path, quick_run):
+    before = (quick_run / "report.html").read_text()
+    assert main(["report", str(quick_run), "--out", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_text() == before
+    assert "http" not in before.replace("http://www.w3.org", "")  # the page asks nobody
+
+
+def test_metrics_have_the_agreed_form(quick_run):
+    m = json.loads((quick_run / "metrics.json").read_text())
+    assert m["format"] == 1
+    assert (m["dataset"], m["algorithm"], m["seed"]) == ("digits", "fedpn", 0)
+    assert (m["clients"], m["rounds"], m["headline"]) == (4, 2, "switch")
+    assert {"score", "auroc", "delegated", "gap_closed"} == m["routing"].keys()
+    assert sum(m["abstention"]["outcomes"].values()) == pytest.approx(1)
+    assert m["calibration"].keys() == {"ece", "nll", "brier"}
+    assert len(m["per_client"]) == 4
+    for who, row in m["accuracy"].items():
+        for name, value in row.items():
+            each = [c["accuracy"][who][name] for c in m["per_client"]]
+            assert value == pytest.approx(np.mean(each))
+    mix = {who: m["accuracy"][who]["mix"] for who in m["accuracy"]}
+    for c in m["per_client"]:
+        oracle = c["accuracy"]["oracle"]
+        assert oracle["ind"] == c["accuracy"]["local"]["ind"]
+        assert oracle["ood"] == c["accuracy"]["global"]["ood"]
+    assert mix["oracle"] >= mix["local"]
+
+
+@pytest.mark.parametrize("algorithm", ["fedpn", "ditto"])
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, algorithm, monkeypatch):
+    options = SMALL | {"rounds": 5, "algorithm": algorithm}
+    fedpn.run(tmp_path / "whole", **options)
+    out = tmp_path / "cut"
+
+    class KilledError(Exception):
+        pass
+
+    def tell(stage, done, of, **facts):
+        if stage == "federate" and done == 4:
+            raise KilledError
+
+    monkeypatch.setattr(pipeline, "CHECKPOINT", 0.0)
+    with pytest.raises(KilledError):
+        fedpn.run(out, tell=tell, **options)
+    assert len(history(out)) == 4
+    assert main(["run", "--resume", "--out", str(out)]) == 0
+    assert same(tmp_path / "whole", out)
+    assert history(tmp_path / "whole") == history(out)
+
+
+def test_kill_minus_nine(tmp_path):
+    """A real process, killed without warning, and resumed by another."""
+    options = ["--rounds", "12", "--clients", "4", "--set", "method.adapt_steps=2"]
+    options += ["--set", "method.adapt_epochs=0", "--set", "train.steps=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "fedpn.cli", "run", "--checkpoint-every", "1"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*command, *options, "--out", str(whole)], env=environment, check=True)
+    process = subprocess.Popen([*command, *options, "--out", str(cut)], env=environment)
+    while not (cut / "history.jsonl").exists() or not (cut / "history.jsonl").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    again = [*command, "--resume", "--out", str(cut)]
+    subprocess.run(again, env=environment, check=True)
+    assert same(whole, cut)
+    assert history(whole) == history(cut)
+
+
+def test_resume_refuses_another_config_and_allows_more_rounds(tmp_path, capsys):
+    out = tmp_path / "run"
+    fedpn.run(out, **SMALL)
+    assert main(["run", "--resume", "--out", str(out), "--set", "fedpn.gamma=0.5"]) == 2
+    assert "fedpn.gamma was 0.01 and is now 0.5" in capsys.readouterr().err
+    assert main(["run", "--resume", "--out", str(out), "--rounds", "2"]) == 2
+    assert main(["run", "--resume", "--out", str(tmp_path / "none")]) == 2
+    capsys.readouterr()
+    assert main(["run", "--resume", "--out", str(out), "--rounds", "5"]) == 0
+    fedpn.run(tmp_path / "five", **(SMALL | {"rounds": 5}))
+    assert same(tmp_path / "five", out)
+
+
+def test_a_folder_of_pictures(tmp_path):
+    digits = load_dataset("digits")
+    for i in range(600):
+        folder = tmp_path / "pictures" / digits.classes[digits.y[i]]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(digits.x[i, 0]).save(folder / f"{i}.png")
+    found = fedpn.run(tmp_path / "run", dataset=str(tmp_path / "pictures"), **SMALL)
+    assert found["accuracy"]["switch"]["mix"] is not None
+    answers = fedpn.load(tmp_path / "run", client=0)(digits.x[:3, 0])
+    assert len(answers) == 3
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_a_table_with_a_client_column(load, tmp_path):
+    """Numeric features take the MLP; the client column says who owns what."""
+    data = load()
+    rng = np.random.default_rng(0)
+    client = rng.integers(0, 2, len(data.target))
+    names = [*data.feature_names, "client", "label"]
+    lines = [",".join(n.replace(",", " ") for n in names)]
+    for row, c, y in zip(data.data, client, data.target, strict=True):
+        lines.append(",".join([*map(str, row), f"hospital-{c}", str(data.target_names[y])]))
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(lines))
+    options = {"dataset": str(table), "data__partition": "natural", "routing__abstain": 0.1}
+    found = fedpn.run(tmp_path / "run", **(SMALL | options | {"method__adapt_steps": 200}))
+    assert found["clients"] == 2
+    assert found["accuracy"]["local"]["ind"] > 0.8
+    # Every hospital has every class: nothing is foreign, and what needs foreign rows is null.
+    assert found["accuracy"]["switch"]["mix"] is None
+    assert found["routing"]["auroc"] is None
+    answers = fedpn.load(tmp_path / "run", client="hospital-1")(data.data[:4])
+    assert len(answers) == 4
+
+
+def test_an_archive_of_ones_own(tmp_path):
+    digits = load_dataset("digits")
+    path = tmp_path / "mine.npz"
+    np.savez(path, images=digits.x[:, 0], labels=digits.y)
+    mine = fedpn.run(
+        tmp_path / "mine", dataset=str(path), **SMALL, train__batch=16, method__lr=0.03
+    )
+    named = fedpn.run(tmp_path / "named", **SMALL)
+    assert mine["accuracy"] == named["accuracy"]
+
+
+def test_the_shared_encoder_embeds_each_row_once(monkeypatch):
+    embedded = []
+    original = Embedder._embed
+
+    def counting(self, params, rows):
+        embedded.append(rows)
+        return original(self, params, rows)
+
+    monkeypatch.setattr(Embedder, "_embed", counting)
+    ready = pipeline.prepare(resolve([{"clients": 4}]))
+    embed = Embedder(ready.model, ready.data.x, ready.fresh)
+    observe = Observer(ready.model, embed, "entropy")
+    people = pipeline.population(
+        fedpn.FedPN(), {"model": ready.fresh, "_even": {}}, [{"model": {}}] * 4
+    )
+    thresholds = pipeline.calibrate_all(people, observe, ready.federation.calibration, 0.1, 0.05)
+    views = look(ready.federation, people, observe, thresholds)
+    evaluate(ready.federation, views, "switch", "entropy")
+    rows = torch.cat(embedded)
+    assert len(rows) == len(rows.unique())
+
+
+def test_training_never_sees_calibration_or_test_rows(monkeypatch):
+    """Poison all rows but the training ones: nothing that is trained may change."""
+    config = resolve([{"clients": 4, "rounds": 2, "train": {"steps": 2}}])
+    ready = pipeline.prepare(config)
+    labels = [ready.data.y[torch.from_numpy(r)] for r in ready.federation.train]
+
+    def trained(x):
+        data = ready.data._replace(x=x)
+        state = pipeline.simulate.begin(config.method, ready.model.task, ready.fresh, labels)
+        played = pipeline.simulate.rounds(
+            config.method, ready.model.task, data, ready.federation.train, state, 2, 0, config.train
+        )
+        *_, (last, _) = played
+        return last.server["model"]
+
+    poisoned = torch.zeros_like(ready.data.x)
+    seen = torch.from_numpy(np.concatenate(ready.federation.train))
+    poisoned[seen] = ready.data.x[seen]
+    clean, dirty = trained(ready.data.x), trained(poisoned)
+    assert all(torch.equal(clean[n], dirty[n]) for n in clean)
