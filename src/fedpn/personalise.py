@@ -64,9 +64,8 @@ class Embedder:
 
     @torch.no_grad()
     def _embed(self, params: Params, rows: Tensor) -> Tensor:
-        return torch.cat(
-            [self.model.embed(params, self.x[part]) for part in torch.split(rows, CHUNK)]
-        )
+        encoder = _encoder(params)
+        return torch.cat([self.model.embed(encoder, self.x[r]) for r in torch.split(rows, CHUNK)])
 
 
 def _encoder(params: Params) -> Params:
@@ -103,13 +102,12 @@ class Observer:
 
 
 def fit_routers(
-    people: Population, embed: Embedder, y: Tensor, rows: tuple[Array, ...]
+    people: Population, embed: Embedder, y: Tensor, rows: tuple[Array, ...], classes: int
 ) -> Population:
     """Fits Gaussians to the embeddings of each client's own training rows."""
     own = []
     for client, mine in enumerate(rows):
         params = people.predictor(client)
-        classes = embed.model.logits(params, embed(params, mine[:1])).shape[-1]
         found = fit(sums(embed(params, mine), y[torch.from_numpy(mine)], classes))
         named = {f"{ROUTER}{name}": t for name, t in found._asdict().items()}
         own.append(people.own[client] | named)

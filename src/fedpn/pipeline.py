@@ -174,7 +174,7 @@ def run(
     )
     people = population(algorithm, state.server, memories)
     if config.routing.router == "gaussian":
-        people = fit_routers(people, embed, data.y, rows.train)
+        people = fit_routers(people, embed, data.y, rows.train, len(ready.dataset.classes))
     observe = Observer(model, embed, config.routing.score, config.routing.router)
     thresholds = None
     if is_routed(config):
