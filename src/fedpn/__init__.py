@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fedpn.algorithms.fedpn import FedPN as FedPN
     from fedpn.api import run as run
     from fedpn.config import Config as Config
+    from fedpn.data.own import open_dataset as open_dataset
     from fedpn.errors import UserError as UserError
     from fedpn.predict import load as load
 
@@ -22,6 +23,7 @@ _HOMES = {
     "FedPN": "fedpn.algorithms.fedpn",
     "UserError": "fedpn.errors",
     "load": "fedpn.predict",
+    "open_dataset": "fedpn.data.own",
     "run": "fedpn.api",
 }
 __all__ = ["__version__", *_HOMES]

@@ -91,12 +91,12 @@ def test_the_task_names_parts_by_module():
     assert task.norm_names == frozenset()
 
 
-@pytest.mark.parametrize("encoder", ["lenet5", "mlp"])
-def test_features_begin_strong_and_embeddings_small(encoder):
-    b = blueprint(encoder=encoder)._replace(mean=[127.5], std=[74.0])
-    model = build_model(b, seed=0)
-    x = torch.randint(0, 256, (200, 1, 28, 28), dtype=torch.uint8)
-    params = parameters(model.network)
-    last = [name for name in params if name.startswith("encoder.") and name.endswith("weight")][-1]
-    z = model.embed(params | {last: params[last] * 10}, x)
-    assert 0.3 < z.square().mean().sqrt() < 3
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_weights_begin_with_lecuns_variance(encoder):
+    params = parameters(build_model(blueprint(encoder=encoder), seed=0).network)
+    dense = [t for n, t in params.items() if n.startswith("encoder.") and t.ndim > 1]
+    for weight in dense:
+        size = (weight.square().mean() * weight[0].numel()).item()
+        assert size == pytest.approx(1, abs=5 / weight.numel() ** 0.5)
+    biases = [t for n, t in params.items() if n.startswith("encoder.") and n.endswith("bias")]
+    assert not any(b.any() for b in biases)

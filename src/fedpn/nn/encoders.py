@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -68,21 +67,19 @@ def dense(sizes: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def he_initialise(encoder: nn.Module) -> nn.Module:
-    """Draws weights that keep the size of signals through ReLU layers (He et al., 2015).
+def initialise(encoder: nn.Module) -> nn.Module:
+    """Draws weights of variance 1 / inputs, and no biases (LeCun et al., 1998).
 
-    PyTorch's default shrinks signals from layer to layer, which is a trap for a federation of
-    posterior networks: the clients' cross-entropies pull weak features apart in directions that
-    cancel in the mean, while all likelihoods agree to pull embeddings together. Hidden features
-    begin strong, the embedding itself small, where the density and so the evidence is high.
+    PyTorch's default has a third of that variance, so that signals fade from layer to layer, a
+    trap for a federation of posterior networks: the clients' cross-entropies pull weak features
+    apart in directions that cancel in the mean, while all likelihoods agree to pull embeddings
+    together.
     """
-    layers = [m for m in encoder.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    for layer in layers:
-        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-    with torch.no_grad():
-        layers[-1].weight.mul_(0.1 * 0.5**0.5)  # nothing rectifies the embedding
+    for layer in encoder.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
     return encoder
 
 
@@ -113,4 +110,4 @@ def make_encoder(name: str, shape: Shape, dim: int, norm: str = "auto") -> nn.Mo
         raise UserError(f"model.norm is {kind!r}, but the encoder mlp has no norm; use lenet5")
     if len(shape) != 3 and name != "mlp":
         raise UserError(f"the encoder {name} takes images and these are rows of a table; use mlp")
-    return he_initialise(make(shape, dim, kind))  # type: ignore[arg-type]
+    return initialise(make(shape, dim, kind))  # type: ignore[arg-type]
