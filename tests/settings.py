@@ -8,7 +8,7 @@ from fedpn.config import TrainConfig
 from fedpn.nn.build import Blueprint, build_model
 from fedpn.nn.posterior import parameters
 from fedpn.nn.task import make_model
-from fedpn.simulate import begin, rounds
+from fedpn.simulate import Engine, begin
 
 SIZES = (40, 9, 25, 5, 17)  # unequal, and less than a batch
 
@@ -29,10 +29,11 @@ def setting(kind, norm=False, classes=4):
     return model, data, rows
 
 
-def play(algorithm, model, data, rows, count=3, **options):
+def play(algorithm, model, data, rows, *more, count=3, path=None, **options):
     """Plays some rounds and returns the last state."""
     params = parameters(model.network)
-    state = begin(algorithm, model.task, params, [data.y[r] for r in rows])
+    state = begin(algorithm, model.task, params, [data.y[r] for r in rows], path)
     config = TrainConfig(**({"batch": 8, "steps": 0, "epochs": 1} | options))
-    *_, (last, _) = rounds(algorithm, model.task, data, rows, state, count, 0, config)
+    engine = Engine(algorithm, model.task, data, rows, 0, config, *more)
+    *_, (last, _) = engine.rounds(state, count)
     return last

@@ -17,7 +17,7 @@ def test_later_layers_win_over_the_preset():
     )
     assert (config.dataset, config.clients, config.rounds) == ("digits", 10, 7)
     assert (config.train.batch, config.train.steps) == (8, 10)
-    assert config.method == FedPN(gamma=0.5, lr=0.03)
+    assert config.method == FedPN(gamma=0.5, lr=0.02, adapt_steps=300)
 
 
 def test_the_paper_is_the_default_elsewhere():
@@ -38,7 +38,7 @@ def test_toml_and_back():
 
 
 def test_the_section_of_another_algorithm_is_checked_and_left():
-    assert resolve([{"fedavg": {"lr": 0.5}}]).method.lr == 0.03
+    assert resolve([{"fedavg": {"lr": 0.5}}]).method.lr == 0.02
     assert resolve([{"algorithm": "fedavg", "fedavg": {"lr": 0.5}}]).method.lr == 0.5
     with pytest.raises(UserError, match=r"fedavg\.lr"):
         resolve([{"fedavg": {"lrr": 0.5}}])

@@ -23,7 +23,7 @@ ROWS = [
     {"evaluate", "predict", "inputs"},
     {"bundle"},
     {"personalise"},
-    {"store", "config"},
+    {"store", "config", "memories"},
     {"algorithms", "routing", "nn", "data"},
     {"algorithm"},
     {"optim", "dirichlet", "metrics", "aggregation", "kernels"},

@@ -209,10 +209,11 @@ def test_training_never_sees_calibration_or_test_rows(monkeypatch):
     def trained(x):
         data = ready.data._replace(x=x)
         state = pipeline.simulate.begin(config.method, ready.model.task, ready.fresh, labels)
-        played = pipeline.simulate.rounds(
-            config.method, ready.model.task, data, ready.federation.train, state, 2, 0, config.train
+        rows = ready.federation.train
+        engine = pipeline.simulate.Engine(
+            config.method, ready.model.task, data, rows, 0, config.train
         )
-        *_, (last, _) = played
+        *_, (last, _) = engine.rounds(state, 2)
         return last.server["model"]
 
     poisoned = torch.zeros_like(ready.data.x)

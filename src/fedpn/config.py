@@ -10,10 +10,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from fedpn.aggregation import AggregationConfig
 from fedpn.algorithm import FedAvg
 from fedpn.algorithms import ALGORITHMS
 from fedpn.errors import UserError
-from fedpn.fields import Bounds, Count, Natural, Positive, SomeShare
+from fedpn.fields import Bounds, Count, Natural, NonNegative, Positive, Share, SomeShare
 from fedpn.nn.density import DENSITIES
 from fedpn.nn.encoders import ENCODERS
 from fedpn.routing.scores import POSTERIOR_SCORES
@@ -58,6 +59,16 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class FaultConfig:
+    """What goes wrong in a simulated federation, and what is done about it."""
+
+    dropout: Share = 0.0  # the chance of a client to vanish in the middle of a round
+    stragglers: Share = 0.0  # the chance of a client to do only some of its steps
+    max_norm: NonNegative = 0.0  # longer moves of the model are refused; 0: any length will do
+    patience: Count = 3  # rounds in a row without a valid upload before the run ends
+
+
+@dataclass(frozen=True)
 class RoutingConfig:
     """When a client's model delegates and when it abstains."""
 
@@ -80,30 +91,42 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     routing: RoutingConfig = field(default_factory=RoutingConfig)
+    faults: FaultConfig = field(default_factory=FaultConfig)
+    aggregation: AggregationConfig = field(default_factory=AggregationConfig)
     method: FedAvg = field(default_factory=FedAvg)  # the algorithm with its hyperparameters
 
 
 def resolve(layers: Iterable[Tree]) -> Config:
     """Merges layers of settings, later ones winning, over the dataset's preset."""
-    merged: Tree = {}
+    layers = list(layers)
+    chosen: Tree = {}
     for layer in layers:
-        merged = _merge(merged, layer)
-    dataset = merged.get("dataset", Config.dataset)
-    merged = _merge(preset(str(dataset)), merged)
-    algorithm = find_algorithm(str(merged.get("algorithm", Config.algorithm)))
+        chosen |= {k: str(v) for k, v in layer.items() if k in ("dataset", "algorithm")}
+    algorithm = find_algorithm(chosen.get("algorithm", Config.algorithm))
+    merged: Tree = {}
+    for layer in [preset(chosen.get("dataset", Config.dataset)), *layers]:
+        merged = _merge(merged, _fold(layer, algorithm))
     section = section_of(algorithm)
-    # `[method]` speaks to whichever algorithm runs, `[fedprox]` to FedProx alone.
-    method = _merge(_section(merged, "method"), _section(merged, section))
-    for name, other in ALGORITHMS.items():
-        if name in merged:
-            build(other, _section(merged, name), name)
-    top = {f.name for f in fields(Config)} - {"method"}
-    names = [*top, "method", *ALGORITHMS, section]
+    method = build(algorithm, merged.pop("method"), section)
+    known = [f.name for f in fields(Config)]
     for key in merged:
-        if key not in top:
-            raise UserError(_unknown(key, names))
-    config = build(Config, merged | {"method": build(algorithm, method, section)}, "")
-    return check(config)
+        if key not in known:
+            raise UserError(_unknown(key, [*known, *ALGORITHMS, section]))
+    return check(build(Config, merged | {"method": method}, ""))
+
+
+def _fold(layer: Tree, algorithm: type[FedAvg]) -> Tree:
+    """Brings a layer's settings of the algorithm together.
+
+    `[method]` speaks to whichever algorithm runs, `[fedprox]` to FedProx alone; the sections of
+    algorithms that do not run are checked and left.
+    """
+    tree, section = dict(layer), section_of(algorithm)
+    tree["method"] = _merge(_section(tree, "method"), _section(tree, section))
+    for name, other in ALGORITHMS.items():
+        if name in tree:
+            build(other, _section(tree, name), name)
+    return tree
 
 
 def _section(tree: Tree, name: str) -> Tree:
@@ -121,6 +144,13 @@ def check(config: Config) -> Config:
     _one_of("routing.score", config.routing.score, list(POSTERIOR_SCORES))
     if not config.train.steps and not config.train.epochs:
         raise UserError("train.steps and train.epochs are both 0; a round needs some local work")
+    if config.aggregation.rule == "private" and config.method.optimizer_state == "average":
+        raise UserError(
+            "aggregation.rule=private adds noise to what clients moved by, and an averaged "
+            "optimiser state is none; use --set method.optimizer_state=reset (or keep)"
+        )
+    if config.aggregation.rule == "private" and config.algorithm == "scaffold":
+        raise UserError("aggregation.rule=private would spoil scaffold's control variates")
     return config
 
 

@@ -1,7 +1,7 @@
 """The stage after the rounds: adapt, calibrate -> each client's models and thresholds."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from fedpn.algorithm import Batch, Data, FedAvg, Plan, Task, batches, mapped
 from fedpn.data.dataset import Array
 from fedpn.data.plan import draw, stack_plans, steps_of
 from fedpn.errors import UserError
+from fedpn.memories import Memories
 from fedpn.nn.gaussian import Gaussians, fit, sums
 from fedpn.nn.posterior import PosteriorNetwork
 from fedpn.nn.task import Model
@@ -124,7 +125,7 @@ def adapt(
     data: Data,
     rows: tuple[Array, ...],
     server: Slots,
-    memories: list[Slots],
+    memories: Sequence[Slots] | Memories,
     fresh: Params,
     embed: Embedder,
     batch: int,
@@ -138,7 +139,7 @@ def adapt(
     """
     plans = _plans(algorithm, rows, batch, seed)
     if not max(map(len, plans)):
-        return memories
+        return [memories[client] for client in range(len(rows))]
     task = model.task
     if _leaves_encoder(algorithm, task, fresh):
         z = embed.pool(server["model"], np.concatenate(rows))

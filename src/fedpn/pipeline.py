@@ -29,7 +29,7 @@ from fedpn.nn.posterior import parameters
 from fedpn.nn.task import Model
 from fedpn.personalise import Embedder, Observer, adapt, calibrate_all, fit_routers, population
 from fedpn.routing.calibrate import rows_needed
-from fedpn.trees import Params, flatten, stack, unflatten, unstack
+from fedpn.trees import Params, flatten, unflatten
 
 PROBE = 1000  # calibration rows that follow the global model's accuracy through the rounds
 CHECKPOINT = 30.0  # seconds between checkpoints
@@ -219,16 +219,24 @@ def federate_rounds(
     """Plays the rounds, from the last checkpoint where there is one."""
     algorithm, task, rows = config.method, ready.model.task, ready.federation.train
     labels = [ready.data.y[torch.from_numpy(mine)] for mine in rows]
-    state = simulate.begin(algorithm, task, ready.fresh, labels)
+    state = simulate.begin(algorithm, task, ready.fresh, labels, out / "memories.bin")
     state = load_state(out, state)
+    engine = simulate.Engine(
+        algorithm,
+        task,
+        ready.data,
+        rows,
+        config.seed,
+        config.train,
+        config.faults,
+        config.aggregation,
+    )
     history = _history(out, state.round)
     saved = time.perf_counter()
     probe = _probe(ready)
     with (out / "history.jsonl").open("a", encoding="utf-8") as file:
-        played = simulate.rounds(
-            algorithm, task, ready.data, rows, state, config.rounds, config.seed, config.train
-        )
-        for state, record in played:
+        begun = state
+        for state, record in engine.rounds(begun, config.rounds):
             shared = algorithm.shared(state.server)
             accuracy = None if shared is None else _accuracy(ready, shared, probe)
             file.write(json.dumps(record._asdict() | {"accuracy": accuracy}) + "\n")
@@ -245,9 +253,8 @@ def federate_rounds(
 
 def save_state(out: Path, state: simulate.State) -> None:
     """Writes a federation between two rounds."""
-    server = {f"server/{name}": t for name, t in flatten(state.server).items()}
-    memory = {f"memory/{name}": t for name, t in flatten(stack(state.memories)).items()}
-    store.write_tensors(out / "state.safetensors", server | memory, round=str(state.round))
+    tensors = flatten(state.server) | {"memories": state.memories.save()}
+    store.write_tensors(out / "state.safetensors", tensors, round=str(state.round))
 
 
 def load_state(out: Path, first: simulate.State) -> simulate.State:
@@ -256,10 +263,9 @@ def load_state(out: Path, first: simulate.State) -> simulate.State:
     if not path.exists():
         return first
     tensors, about = store.read_tensors(path)
-    parts = unflatten(tensors, ("server", "memory"))
-    server = unflatten(parts["server"], tuple(first.server))
-    memories = unflatten(parts["memory"], tuple(first.memories[0]))
-    return simulate.State(int(about["round"]), server, unstack(memories, len(first.memories)))
+    first.memories.restore(tensors.pop("memories"))
+    server = unflatten(tensors, tuple(first.server))
+    return simulate.State(int(about["round"]), server, first.memories)
 
 
 def _history(out: Path, rounds: int) -> list[str]:

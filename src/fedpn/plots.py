@@ -66,7 +66,7 @@ def curves(history: Sequence[dict[str, Any]]) -> str:
             right.plot(*zip(*seen, strict=True), color=COLOURS["global"])
         right.set(xlabel="round", ylabel="global accuracy, held-out probe", ylim=(0, 1))
 
-    return svg(draw, 8, 2.8, panels=2)
+    return svg(draw, 10.4, 2.9, panels=2)
 
 
 def ownership(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
@@ -97,9 +97,9 @@ def histogram(edges: Sequence[float], ind: Sequence[float], ood: Sequence[float]
             ood, edges, fill=True, alpha=0.6, color=COLOURS["global"], label="foreign classes (OOD)"
         )
         ax.axvline(0, color=INK, linestyle="--", linewidth=1)
-        ax.annotate(" delegated →", (0, ax.get_ylim()[1] * 0.93))
+        ax.annotate(" delegated →", (0, 1.01), xycoords=("data", "axes fraction"))
         ax.set(xlabel="score above the client's threshold", ylabel="share of rows")
-        ax.legend(loc="upper right", bbox_to_anchor=(1, 0.9))
+        ax.legend(loc="upper left")
 
     return svg(draw, 5.2, 3.2)
 
@@ -122,7 +122,7 @@ def outcomes(shares: dict[str, Sequence[Sequence[float]]]) -> str:
         handles, labels = axes[0].get_legend_handles_labels()
         axes[0].figure.legend(handles, labels, ncols=4, loc="outside lower center")
 
-    return svg(draw, 8, min(1.7 + 0.2 * len(shares["ind"]), 9), panels=2)
+    return svg(draw, 10.4, min(1.7 + 0.2 * len(shares["ind"]), 9), panels=2)
 
 
 def reliability(

@@ -3,91 +3,153 @@
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.aggregation import weighted_mean
+from fedpn.aggregation import AggregationConfig, make_rule, norms, weighted_sum
 from fedpn.algorithm import Data, FedAvg, Plan, Task, mapped, train
-from fedpn.config import TrainConfig
+from fedpn.config import FaultConfig, TrainConfig
 from fedpn.data.dataset import Array
 from fedpn.data.plan import draw, stack_plans, steps_of
-from fedpn.trees import Slots, map_slots, public, stack, unstack
+from fedpn.memories import Memories
+from fedpn.trees import Params, Slots, map_slots, public, stack, unstack
 
 STACKED = 4_000_000  # parameters that are worth stacking at once: beyond, mapping gains nothing
 
 
 class State(NamedTuple):
-    """A federation between two rounds."""
+    """A federation between two rounds; memories are its one mutable part."""
 
     round: int  # rounds done
     server: Slots
-    memories: list[Slots]
+    memories: Memories
 
 
 class Round(NamedTuple):
     """What the history tells of a round."""
 
     round: int
-    loss: float
+    loss: float | None
     joined: int
+    dropped: list[int]  # vanished before they could upload
+    refused: list[int]  # uploaded what is not finite, or too long a move
+    norm: float  # of the server's move
     seconds: float
 
 
-def begin(algorithm: FedAvg, task: Task, params: dict[str, Tensor], labels: list[Tensor]) -> State:
-    """Enrols every client with the labels of its training rows."""
-    memories = [algorithm.enroll(task, params, mine) for mine in labels]
-    return State(0, algorithm.init(task, params), memories)
+@dataclass(frozen=True)
+class Engine:
+    """Plays the rounds of one federation."""
 
+    algorithm: FedAvg
+    task: Task
+    data: Data
+    rows: tuple[Array, ...]
+    seed: int
+    work: TrainConfig
+    faults: FaultConfig = field(default_factory=FaultConfig)
+    aggregation: AggregationConfig = field(default_factory=AggregationConfig)
 
-def rounds(
-    algorithm: FedAvg,
-    task: Task,
-    data: Data,
-    rows: tuple[Array, ...],
-    state: State,
-    until: int,
-    seed: int,
-    options: TrainConfig,
-) -> Iterator[tuple[State, Round]]:
-    """Plays round after round; what is drawn depends on (seed, round, client) alone."""
-    sizes = torch.tensor([len(r) for r in rows], dtype=torch.float64)
-    size = options.cohort or cohort_size(state.server, state.memories[0])
-    while state.round < until:
-        began = time.perf_counter()
-        joined = sample(len(rows), options.join, seed, state.round)
+    def rounds(self, state: State, until: int) -> Iterator[tuple[State, Round]]:
+        """Plays round after round; what is drawn depends on (seed, round, client) alone."""
+        empty = 0
+        while state.round < until:
+            began = time.perf_counter()
+            server, record = self._round(state)
+            state = State(state.round + 1, server, state.memories)
+            yield state, record._replace(seconds=time.perf_counter() - began)
+            empty = 0 if record.loss is not None else empty + 1
+            if empty >= self.faults.patience:
+                raise RuntimeError(
+                    f"{empty} rounds in a row had no valid upload: nothing is learnt"
+                )
+
+    def _round(self, state: State) -> tuple[Slots, Round]:
+        joined = sample(len(self.rows), self.work.join, self.seed, state.round)
+        gone = _some(joined, self.faults.dropout, (self.seed, 9, state.round))
+        there = joined[~np.isin(joined, gone)]
         sent = public(state.server)
-        memories = list(state.memories)
-        uploads, losses = [], []
-        for cohort in np.array_split(joined, math.ceil(len(joined) / size)):
-            plan = plan_round(rows, cohort, options, seed, state.round)
-            stacked = stack([memories[c] for c in cohort])
-            upload, new, loss = play(algorithm, task, data, sent, stacked, plan)
-            for client, memory in zip(cohort, unstack(new, len(cohort)), strict=True):
-                memories[client] = memory
-            uploads.append(upload)
-            losses.append(loss)
-        merged = map_slots(lambda *ts: torch.cat(ts), *uploads)
-        weights = sizes[joined]
-        mean = weighted_mean(merged, weights)
-        server = algorithm.aggregate(state.server, mean, len(joined) / len(rows))
-        state = State(state.round + 1, server, memories)
-        mean_loss = float((torch.cat(losses).double() * weights).sum() / weights.sum())
-        yield state, Round(state.round, mean_loss, len(joined), time.perf_counter() - began)
+        size = self.work.cohort or cohort_size(sent, state.memories[0])
+        kept: list[tuple[Slots, Tensor]] = []
+        refused, losses = [], []
+        for cohort in np.array_split(there, max(math.ceil(len(there) / size), 1)):
+            if not len(cohort):
+                continue
+            slow = self.faults.stragglers
+            plan = plan_round(self.rows, cohort, self.work, self.seed, state.round, slow)
+            stacked = stack([state.memories[c] for c in cohort])
+            upload, memories, loss = self.play(sent, stacked, plan)
+            good = self._valid(sent, upload, len(cohort))
+            refused += cohort[~good.numpy()].tolist()
+            for i, memory in enumerate(unstack(memories, len(cohort))):
+                if good[i]:
+                    state.memories[cohort[i]] = memory
+            weights = torch.tensor([float(len(self.rows[c])) for c in cohort])[good]
+            if len(weights):
+                valid = map_slots(lambda t, good=good: t[good], upload)
+                kept.append(self._reduced(valid, weights))
+                losses.append((loss[good].double() * weights).sum())
+        record = Round(state.round + 1, None, len(joined), gone.tolist(), refused, 0.0, 0.0)
+        if not kept:
+            return state.server, record
+        total = float(sum(w.sum() for _, w in kept))
+        mean = self._mean(sent, kept, state.round)
+        server = self.algorithm.aggregate(state.server, mean, len(joined) / len(self.rows))
+        step = map_slots(torch.sub, {"model": server["model"]}, {"model": state.server["model"]})
+        length = float(norms(map_slots(lambda t: t[None], step))) if step["model"] else 0.0
+        return server, record._replace(loss=float(sum(losses)) / total, norm=length)
+
+    def play(self, server: Slots, memories: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
+        """Maps `train` over stacked clients."""
+
+        def client(memory: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
+            return train(self.algorithm, self.task, self.data, server, memory, plan)
+
+        played: tuple[Slots, Slots, Tensor] = mapped(client, memories, plan)
+        return played
+
+    def _valid(self, server: Slots, upload: Slots, count: int) -> Tensor:
+        """Tells which uploads are finite and, where a bound is set, no longer than it."""
+        good = torch.ones(count, dtype=torch.bool)
+        for params in upload.values():
+            for tensor in params.values():
+                good &= tensor.reshape(count, -1).isfinite().all(1)
+        if self.faults.max_norm and upload["model"]:
+            good &= norms(moves(server, upload)) <= self.faults.max_norm
+        return good
+
+    def _reduced(self, upload: Slots, weights: Tensor) -> tuple[Slots, Tensor]:
+        """Sums a cohort at once where the rule allows, so that uploads need not be kept."""
+        if self.aggregation.rule == "mean":
+            return weighted_sum(upload, weights), weights
+        return upload, weights
+
+    def _mean(self, server: Slots, kept: list[tuple[Slots, Tensor]], round_: int) -> Slots:
+        weights = torch.cat([w for _, w in kept])
+        if self.aggregation.rule == "mean":
+            total = float(weights.sum())
+            return map_slots(lambda *ts: torch.stack(ts).sum(0) / total, *(u for u, _ in kept))
+        uploads = map_slots(lambda *ts: torch.cat(ts), *(u for u, _ in kept))
+        seed = np.random.SeedSequence((self.seed, 12, round_)).generate_state(1, np.uint64)
+        generator = torch.Generator().manual_seed(int(seed[0] >> 1))
+        move = make_rule(self.aggregation, generator)(moves(server, uploads), weights)
+        return map_slots(torch.add, {role: server[role] for role in move}, move)
 
 
-def play(
-    algorithm: FedAvg, task: Task, data: Data, server: Slots, memories: Slots, plan: Plan
-) -> tuple[Slots, Slots, Tensor]:
-    """Maps `train` over stacked clients; a single one is called plainly, without overhead."""
+def begin(
+    algorithm: FedAvg, task: Task, params: Params, labels: list[Tensor], path: Path | None = None
+) -> State:
+    """Enrols every client with the labels of its training rows, once it joins."""
 
-    def client(memory: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
-        return train(algorithm, task, data, server, memory, plan)
+    def enroll(client: int) -> Slots:
+        return algorithm.enroll(task, params, labels[client])
 
-    played: tuple[Slots, Slots, Tensor] = mapped(client, memories, plan)
-    return played
+    return State(0, algorithm.init(task, params), Memories(enroll, len(labels), path))
 
 
 def sample(clients: int, share: float, seed: int, round_: int) -> Array:
@@ -97,15 +159,37 @@ def sample(clients: int, share: float, seed: int, round_: int) -> Array:
 
 
 def plan_round(
-    rows: tuple[Array, ...], cohort: Array, options: TrainConfig, seed: int, round_: int
+    rows: tuple[Array, ...],
+    cohort: Array,
+    work: TrainConfig,
+    seed: int,
+    round_: int,
+    stragglers: float = 0.0,
 ) -> Plan:
-    """Draws each client's batches of a round."""
+    """Draws each client's batches of a round; stragglers do only some of their steps."""
     plans = []
-    for client in cohort:
+    for client in map(int, cohort):
         mine = rows[client]
-        steps = options.steps or steps_of(len(mine), options.batch, options.epochs)
-        plans.append(draw(mine, steps, options.batch, (seed, 5, round_, int(client))))
+        steps = work.steps or steps_of(len(mine), work.batch, work.epochs)
+        plan = draw(mine, steps, work.batch, (seed, 5, round_, client))
+        rng = np.random.default_rng((seed, 10, round_, client))
+        if rng.random() < stragglers:
+            plan = plan[: rng.integers(1, max(steps, 2))]
+        plans.append(plan)
     return stack_plans(plans)
+
+
+def _some(clients: Array, share: float, seed: tuple[int, ...]) -> Array:
+    """Draws each client with a chance."""
+    return clients[np.random.default_rng(seed).random(len(clients)) < share]
+
+
+def moves(server: Slots, uploads: Slots) -> Slots:
+    """What stacked uploads moved by."""
+    return {
+        role: {name: t - server[role][name] for name, t in params.items()}
+        for role, params in uploads.items()
+    }
 
 
 def cohort_size(server: Slots, memory: Slots) -> int:
