@@ -5,7 +5,7 @@ READY := .venv/.ready
 
 export FEDPN_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: run test lint format clean
+.PHONY: run test lint format bench soak clean
 
 run: $(READY)
 	rm -rf runs/digits
@@ -22,6 +22,16 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check pyro-ppl
+	$(BIN)/python benchmarks/round.py
+	$(BIN)/python benchmarks/clients.py
+	$(BIN)/python benchmarks/stages.py
+
+# Twenty kills at random moments, each resumed, must end in the same bits.
+soak: $(READY)
+	FEDPN_KILLS=20 $(BIN)/pytest tests/test_pipeline.py -k kill_minus_nine
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage runs build dist src/*.egg-info

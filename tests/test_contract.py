@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedpn import pipeline
+from fedpn import rounds
 from fedpn.algorithm import FedAvg, batches, train
 from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.apfl import APFL
@@ -186,10 +186,10 @@ def test_state_survives_save_and_load(name, tmp_path):
     method, (model, data, rows) = make(name), setting_of(name)
     path = tmp_path / "memories.bin"
     state = play(method, model, data, rows, count=2, path=path)
-    pipeline.save_state(tmp_path, state)
+    rounds.save_state(tmp_path, state)
     labels = [data.y[r] for r in rows]
     first = begin(method, model.task, parameters(model.network), labels, path)
-    found = pipeline.load_state(tmp_path, first)
+    found = rounds.load_state(tmp_path, first)
     assert found.round == 2
     memories = [(state.memories[c], found.memories[c]) for c in range(len(rows))]
     for a, b in [(state.server, found.server), *memories]:

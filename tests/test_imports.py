@@ -17,13 +17,13 @@ ROWS = [
     {"api"},
     {"experiments"},
     {"pipeline"},
-    {"report", "serve", "gallery", "console"},
-    {"plots", "simulate", "flower"},
+    {"rounds", "report", "serve", "gallery", "console"},
+    {"plots", "simulate", "flower", "prepare"},
     {"figures"},
     {"evaluate", "predict", "inputs"},
     {"bundle"},
     {"personalise"},
-    {"store", "config", "memories"},
+    {"store", "config", "memories", "privacy", "trackers"},
     {"algorithms", "routing", "nn", "data"},
     {"algorithm"},
     {"optim", "dirichlet", "metrics", "aggregation", "kernels"},
@@ -34,6 +34,9 @@ ONLY_IN = {
     "flwr": {"flower"},
     "fastapi": {"serve"},
     "matplotlib": {"report", "plots", "gallery", "experiments"},
+    "mlflow": {"trackers"},
+    "tensorboard": {"trackers"},
+    "dp_accounting": {"privacy"},
 }
 
 

@@ -14,12 +14,13 @@ from PIL import Image
 from sklearn.datasets import load_breast_cancer, load_wine
 
 import fedpn
-from fedpn import pipeline
+from fedpn import rounds, simulate
 from fedpn.cli import main
 from fedpn.config import resolve
 from fedpn.data.datasets import load as load_dataset
 from fedpn.evaluate import evaluate, look
-from fedpn.personalise import Embedder, Observer
+from fedpn.personalise import Embedder, Observer, calibrate_all, population
+from fedpn.prepare import prepare
 
 RESULTS = ["metrics.json", "shared.safetensors", "clients.safetensors", "bundle.json"]
 SMALL = {
@@ -90,7 +91,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, algorithm, monkeypatch)
         if stage == "federate" and done == 4:
             raise KilledError
 
-    monkeypatch.setattr(pipeline, "CHECKPOINT", 0.0)
+    monkeypatch.setattr(rounds, "CHECKPOINT", 0.0)
     with pytest.raises(KilledError):
         fedpn.run(out, tell=tell, **options)
     assert len(history(out)) == 4
@@ -99,24 +100,36 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, algorithm, monkeypatch)
     assert history(tmp_path / "whole") == history(out)
 
 
-def test_kill_minus_nine(tmp_path):
-    """A real process, killed without warning, and resumed by another."""
-    options = ["--rounds", "12", "--clients", "4", "--set", "method.adapt_steps=2"]
-    options += ["--set", "method.adapt_epochs=0", "--set", "train.steps=2"]
+@pytest.mark.parametrize("algorithm", ["fedpn", "ditto"])
+def test_kill_minus_nine(tmp_path, algorithm):
+    """A real process, killed again and again without warning, ends as one that was left alone."""
+    kills = int(os.environ.get("FEDPN_KILLS", "2"))
+    options = ["--rounds", str(4 * kills + 4), "--clients", "4", "--algorithm", algorithm]
+    options += ["--set", "method.adapt_steps=2", "--set", "method.adapt_epochs=0"]
+    options += ["--set", "train.steps=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "fedpn.cli", "run", "--checkpoint-every", "1"]
+    command = [sys.executable, "-m", "fedpn.cli", "run", "--checkpoint-every", "2", "--out"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run([*command, *options, "--out", str(whole)], env=environment, check=True)
-    process = subprocess.Popen([*command, *options, "--out", str(cut)], env=environment)
-    while not (cut / "history.jsonl").exists() or not (cut / "history.jsonl").read_text():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    again = [*command, "--resume", "--out", str(cut)]
-    subprocess.run(again, env=environment, check=True)
+    subprocess.run([*command, str(whole), *options], env=environment, check=True)
+    rng = np.random.default_rng()
+    arguments = [*command, str(cut), *options]
+    for _ in range(kills):
+        process = subprocess.Popen(arguments, env=environment)
+        seen, wanted = _lines(cut), rng.integers(1, 5)
+        while process.poll() is None and _lines(cut) < seen + wanted:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.2))
+        process.kill()
+        process.wait()
+        arguments = [*command, str(cut), "--resume"]
+    subprocess.run(arguments, env=environment, check=True)
     assert same(whole, cut)
     assert history(whole) == history(cut)
+
+
+def _lines(path):
+    file = path / "history.jsonl"
+    return len(file.read_text().splitlines()) if file.exists() else 0
 
 
 def test_resume_refuses_another_config_and_allows_more_rounds(tmp_path, capsys):
@@ -172,7 +185,7 @@ def test_an_archive_of_ones_own(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, images=digits.x[:, 0], labels=digits.y)
     mine = fedpn.run(
-        tmp_path / "mine", dataset=str(path), **SMALL, train__batch=16, method__lr=0.03
+        tmp_path / "mine", dataset=str(path), **SMALL, train__batch=16, method__lr=0.02
     )
     named = fedpn.run(tmp_path / "named", **SMALL)
     assert mine["accuracy"] == named["accuracy"]
@@ -187,13 +200,11 @@ def test_the_shared_encoder_embeds_each_row_once(monkeypatch):
         return original(self, params, rows)
 
     monkeypatch.setattr(Embedder, "_embed", counting)
-    ready = pipeline.prepare(resolve([{"clients": 4}]))
+    ready = prepare(resolve([{"clients": 4}]))
     embed = Embedder(ready.model, ready.data.x, ready.fresh)
     observe = Observer(ready.model, embed, "entropy")
-    people = pipeline.population(
-        fedpn.FedPN(), {"model": ready.fresh, "_even": {}}, [{"model": {}}] * 4
-    )
-    thresholds = pipeline.calibrate_all(people, observe, ready.federation.calibration, 0.1, 0.05)
+    people = population(fedpn.FedPN(), {"model": ready.fresh, "_even": {}}, [{"model": {}}] * 4)
+    thresholds = calibrate_all(people, observe, ready.federation.calibration, 0.1, 0.05)
     views = look(ready.federation, people, observe, thresholds)
     evaluate(ready.federation, views, "switch", "entropy")
     rows = torch.cat(embedded)
@@ -203,16 +214,14 @@ def test_the_shared_encoder_embeds_each_row_once(monkeypatch):
 def test_training_never_sees_calibration_or_test_rows(monkeypatch):
     """Poison all rows but the training ones: nothing that is trained may change."""
     config = resolve([{"clients": 4, "rounds": 2, "train": {"steps": 2}}])
-    ready = pipeline.prepare(config)
+    ready = prepare(config)
     labels = [ready.data.y[torch.from_numpy(r)] for r in ready.federation.train]
 
     def trained(x):
         data = ready.data._replace(x=x)
-        state = pipeline.simulate.begin(config.method, ready.model.task, ready.fresh, labels)
+        state = simulate.begin(config.method, ready.model.task, ready.fresh, labels)
         rows = ready.federation.train
-        engine = pipeline.simulate.Engine(
-            config.method, ready.model.task, data, rows, 0, config.train
-        )
+        engine = simulate.Engine(config.method, ready.model.task, data, rows, 0, config.train)
         *_, (last, _) = engine.rounds(state, 2)
         return last.server["model"]
 
@@ -221,3 +230,54 @@ def test_training_never_sees_calibration_or_test_rows(monkeypatch):
     poisoned[seen] = ready.data.x[seen]
     clean, dirty = trained(ready.data.x), trained(poisoned)
     assert all(torch.equal(clean[n], dirty[n]) for n in clean)
+
+
+def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(tmp_path):
+    options = ["--rounds", "500", "--clients", "4", "--set", "train.steps=1"]
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "fedpn.cli", "run", "--out", str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*command, *options], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    while not (out / "history.jsonl").exists() or not (out / "history.jsonl").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "finishing the round" in said
+    assert f"fedpn run --resume --out {out}" in said
+    assert (out / "state.safetensors").exists()
+    assert 0 < len(history(out)) < 500
+
+
+def test_tensorboard_and_mlflow_hear_of_every_round(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    out = tmp_path / "run"
+    code = (
+        "import sys; from fedpn.cli import main;"
+        f"sys.exit(main(['run', '--rounds', '3', '--clients', '4', '--out', {str(out)!r},"
+        " '--set', 'train.steps=1', '--set', 'method.adapt_epochs=0', '--set',"
+        " 'method.adapt_steps=1', '--tensorboard', '--mlflow']))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    (file,) = (out / "tensorboard").iterdir()
+    events = [e for e in EventFileLoader(str(file)).Load() if e.HasField("summary")]
+    assert [e.step for e in events] == [1, 2, 3]
+    losses = [next(m for m in out.rglob("mlruns/*/*/metrics/loss")).read_text().splitlines()]
+    assert len(losses[0]) == 3
+
+
+def test_the_private_account_is_in_the_metrics(tmp_path):
+    pytest.importorskip("dp_accounting")
+    private = {"aggregation__rule": "private", "method__optimizer_state": "reset"}
+    found = fedpn.run(tmp_path / "run", **SMALL, **private)
+    assert found["privacy"]["epsilon"] > 0
+    assert found["privacy"]["delta"] == 1e-5
+    with pytest.raises(fedpn.UserError, match="optimizer_state=reset"):
+        fedpn.run(tmp_path / "other", **SMALL, aggregation__rule="private")

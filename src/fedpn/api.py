@@ -5,9 +5,10 @@ from typing import Any
 
 from fedpn import pipeline
 from fedpn.config import resolve
+from fedpn.rounds import Company, Tell, quiet
 
 
-def run(out: str | Path, tell: pipeline.Tell = pipeline.quiet, **settings: Any) -> dict[str, Any]:
+def run(out: str | Path, tell: Tell = quiet, **settings: Any) -> dict[str, Any]:
     """Runs a federation into the directory `out` and returns its metrics.
 
     Settings are those of `fedpn run`; those inside a section take a double underscore:
@@ -19,4 +20,4 @@ def run(out: str | Path, tell: pipeline.Tell = pipeline.quiet, **settings: Any) 
         for part in reversed(key.split("__")):
             tree = {part: tree}
         layers.append(tree)
-    return pipeline.run(resolve(layers), Path(out), tell=tell)
+    return pipeline.run(resolve(layers), Path(out), company=Company(tell))

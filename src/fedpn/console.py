@@ -1,8 +1,9 @@
 """How far a run has come: a live display on a terminal, plain lines elsewhere."""
 
+import signal
 import sys
 import time
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -17,8 +18,31 @@ STAGES = {
 EVERY = 5.0  # seconds between plain lines
 
 
+class Interrupt:
+    """Ctrl-C once asks a run to stop after its round; twice stops it at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def __enter__(self) -> Self:
+        self.before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        print("finishing the round; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+
+
 class Display:
-    """Hears a run (`pipeline.Tell`) and shows it."""
+    """Hears a run (`rounds.Tell`) and shows it."""
 
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()

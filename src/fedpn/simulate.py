@@ -154,8 +154,17 @@ def begin(
 
 def sample(clients: int, share: float, seed: int, round_: int) -> Array:
     """Draws who joins a round: the same for every algorithm."""
-    count = max(round(share * clients), 1)
+    count = joining(clients, share)
     return np.sort(np.random.default_rng([seed, 4, round_]).permutation(clients)[:count])
+
+
+def joining(clients: int, share: float) -> int:
+    """How many clients join a round.
+
+    >>> joining(20, 0.25), joining(20, 0.001)
+    (5, 1)
+    """
+    return max(round(share * clients), 1)
 
 
 def plan_round(

@@ -14,6 +14,7 @@ from fedpn.errors import UserError
 from fedpn.trees import Params
 
 MANIFEST = "manifest.json"
+SEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}
 
 
 def claim(path: Path, resume: bool) -> None:
@@ -88,7 +89,7 @@ def read_tensors(path: Path) -> tuple[Params, dict[str, str]]:
 
 def seal(directory: Path) -> None:
     """Writes the checksums of all files, so that damage is noticed."""
-    files = sorted(p for p in directory.iterdir() if p.is_file() and p.name != MANIFEST)
+    files = sorted(p for p in directory.iterdir() if p.suffix in SEALED and p.name != MANIFEST)
     write_json(directory / MANIFEST, {p.name: _sha256(p) for p in files})
 
 

@@ -55,7 +55,7 @@ def _get(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from fedpn.config import parse_setting, resolve
     from fedpn.data.describe import describe
-    from fedpn.pipeline import deal
+    from fedpn.prepare import deal
 
     flags = {name: getattr(options, name) for name in ("clients", "seed")}
     layers = [{"dataset": options.spec}]

@@ -1,11 +1,16 @@
 """fedpn run."""
 
 import argparse
+import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpn.commands.command import command
 from fedpn.errors import UserError
+
+if TYPE_CHECKING:
+    from fedpn.config import Config
 
 
 def add(commands: Any) -> None:
@@ -22,24 +27,51 @@ def add(commands: Any) -> None:
     option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
     option("--router", help="switch by another score: msp, energy, entropy or gaussian")
     option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
+    option("--tensorboard", action="store_true", help="write event files into the run directory")
+    option("--mlflow", action="store_true", help="log to MLflow")
     option("--resume", action="store_true", help="go on with the run in --out")
     option(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
     )
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     from fedpn import pipeline, report
-    from fedpn.config import parse_setting, read_toml, resolve
-    from fedpn.console import Display
+    from fedpn.console import Display, Interrupt
+    from fedpn.rounds import Company, Stopped
+    from fedpn.trackers import TRACKERS, find_tracker
 
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UserError(f"--checkpoint-every is {options.checkpoint_every}, but must be at least 1")
+    trackers = tuple(find_tracker(name) for name in TRACKERS if getattr(options, name))
+    config = _config(options)
+    if options.resume:
+        pipeline.refuse_changes(config, options.out)
+    name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
+    out = options.out or Path("runs") / name
+    with ExitStack() as stack:
+        display, interrupt = stack.enter_context(Display()), stack.enter_context(Interrupt())
+        company = Company(display, trackers, interrupt, options.checkpoint_every)
+        try:
+            pipeline.run(config, out, options.resume, company)
+        except Stopped as stopped:
+            stack.close()
+            print(f"stopped {stopped}; go on with: fedpn run --resume --out {out}", file=sys.stderr)
+            return 130
+    print(f"\n{report.text([out])}\n\nreport: {out / 'report.html'}")
+    return 0
+
+
+def _config(options: argparse.Namespace) -> "Config":
+    """Lays what was typed over the config file, and that over the run to go on with."""
+    from fedpn.config import parse_setting, read_toml, resolve
+    from fedpn.pipeline import stored
+
     layers = [read_toml(options.config)] if options.config else []
     if options.resume:
         if options.out is None:
             raise UserError("--resume needs --out: the directory of the run to go on with")
-        layers.insert(0, pipeline.stored(options.out))
+        layers.insert(0, stored(options.out))
     flags = ("dataset", "algorithm", "clients", "rounds", "seed")
     for name in flags:
         value = getattr(options, name)
@@ -50,11 +82,4 @@ def _run(options: argparse.Namespace) -> None:
     if options.router is not None:
         layers.append({"routing": {"router": options.router}})
     layers += [parse_setting(text) for text in options.set]
-    config = resolve(layers)
-    if options.resume:
-        pipeline.refuse_changes(config, options.out)
-    name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
-    out = options.out or Path("runs") / name
-    with Display() as display:
-        pipeline.run(config, out, options.resume, display, options.checkpoint_every)
-    print(f"\n{report.text([out])}\n\nreport: {out / 'report.html'}")
+    return resolve(layers)

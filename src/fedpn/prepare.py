@@ -1,0 +1,84 @@
+"""Everything that is settled before the first step: data, dealing, model."""
+
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+import torch
+
+from fedpn.algorithm import Data
+from fedpn.config import Config
+from fedpn.data.dataset import Dataset
+from fedpn.data.federation import Federation, federate
+from fedpn.data.normalise import constants, moments
+from fedpn.data.own import open_dataset
+from fedpn.data.partition import partition
+from fedpn.errors import UserError
+from fedpn.nn.build import Blueprint, build_model, choose_encoder
+from fedpn.nn.posterior import parameters
+from fedpn.nn.task import Model
+from fedpn.routing.calibrate import rows_needed
+from fedpn.trees import Params
+
+
+class Prepared(NamedTuple):
+    """Everything that is settled before the first step."""
+
+    dataset: Dataset
+    federation: Federation
+    blueprint: Blueprint
+    model: Model
+    data: Data
+    fresh: Params
+
+
+def deal(config: Config) -> tuple[Dataset, Federation]:
+    """Loads the data and deals them to clients."""
+    d = config.data
+    dataset = open_dataset(config.dataset, d.image_size or None, d.label or None, d.client or None)
+    owned = partition(dataset, d.partition, config.clients, config.seed, d.cards, d.beta)
+    return dataset, federate(dataset.y, owned, config.seed)
+
+
+def prepare(config: Config) -> Prepared:
+    """Deals the data and builds the model; finds mistakes before anything is written."""
+    dataset, federation = deal(config)
+    if is_routed(config):
+        _check_calibration(federation, config)
+    mean, std = constants(reduce(add, (moments(dataset.x[rows]) for rows in federation.train)))
+    blueprint = Blueprint(
+        config.method.network,
+        dataset.shape,
+        len(dataset.classes),
+        choose_encoder(config.model.encoder, dataset.shape),
+        config.model.dim,
+        config.model.density,
+        config.model.layers,
+        mean,
+        std,
+        config.model.norm,
+    )
+    options = config.method.loss_options()
+    model = build_model(blueprint, config.seed, options, config.model.pretrained)
+    data = Data(torch.from_numpy(dataset.x), torch.from_numpy(dataset.y))
+    fresh = parameters(model.network)
+    shared = config.method.shared(config.method.init(model.task, fresh))
+    if is_routed(config) and shared is None:
+        raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
+    return Prepared(dataset, federation, blueprint, model, data, fresh)
+
+
+def is_routed(config: Config) -> bool:
+    """Tells whether clients have a switch: a posterior network's own, or a router's."""
+    return config.method.network == "posterior" or bool(config.routing.router)
+
+
+def _check_calibration(federation: Federation, config: Config) -> None:
+    needed = rows_needed(min(config.routing.outliers, config.routing.abstain))
+    for client, rows in enumerate(federation.calibration):
+        if len(rows) < needed:
+            share = 100 * min(config.routing.outliers, config.routing.abstain)
+            raise UserError(
+                f"client {client} has {len(rows)} calibration rows; a {share:g} % threshold needs "
+                f"at least {needed} (use fewer --clients, or raise routing.abstain)"
+            )
