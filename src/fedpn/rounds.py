@@ -102,7 +102,9 @@ def load_state(out: Path, first: simulate.State) -> simulate.State:
         return first
     tensors, about = store.read_tensors(path)
     first.memories.restore(tensors.pop("memories"))
-    server = unflatten(tensors, tuple(first.server))
+    # Files sort their names; sums over entries depend on their order in the last bits.
+    ordered = {name: tensors[name] for name in flatten(first.server)}
+    server = unflatten(ordered, tuple(first.server))
     return simulate.State(int(about["round"]), server, first.memories)
 
 
