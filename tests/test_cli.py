@@ -44,6 +44,9 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "--algorithm", "fedbn"], "model.norm=batch"),
         (["run", "--router", "magic"], "choose one of"),
         (["run", "--resume"], "--resume needs --out"),
+        (["run", "--device", "gpu"], "choose one of auto"),
+        (["run", "--set", "train.cohort=-1"], "at least 0"),
+        (["run", "--checkpoint-every", "0"], "must be at least 1"),
         (["run", "--wat"], "unrecognized arguments"),
         (["predict", "nowhere", "x.npz"], "nowhere is not a directory"),
         (["report", "nowhere"], "not a finished run"),
@@ -266,3 +269,18 @@ def test_readme_commands_exist(capsys):
     assert lines
     for line in lines:
         _parser().parse_args(line.split("#")[0].split()[1:])
+
+
+def test_doctor_tells_what_is_in_use(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    for word in ("torch", "device", "kernels", "extras"):
+        assert f"\n{word}" in said
+
+
+def test_a_cohort_may_be_auto(tmp_path):
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, "--set", "train.cohort=auto", "--out", str(out)]) == 0
+    engine = json.loads((out / "engine.json").read_text())
+    assert engine["cohort"] > 1
+    assert engine["threads"] == 1

@@ -1,4 +1,4 @@
-"""The command line: fedpn run | predict | export | report | algorithms | data."""
+"""The command line: fedpn run | predict | export | report | algorithms | data | doctor."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import fedpn
-from fedpn.commands import answer, data, run, tables
+from fedpn.commands import answer, data, doctor, run, tables
 from fedpn.errors import UserError
 
 
@@ -49,7 +49,7 @@ def _parser() -> Parser:
     parser = Parser(prog="fedpn", description=fedpn.__doc__)
     parser.add_argument("--version", action="version", version=f"fedpn {fedpn.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (run, answer, tables, data):
+    for family in (run, answer, tables, data, doctor):
         family.add(commands)
     return parser
 

@@ -14,7 +14,7 @@ from fedpn.aggregation import AggregationConfig
 from fedpn.algorithm import FedAvg
 from fedpn.algorithms import ALGORITHMS
 from fedpn.errors import UserError
-from fedpn.fields import Bounds, Count, Natural, NonNegative, Positive, Share, SomeShare
+from fedpn.fields import AutoCount, Bounds, Count, Natural, NonNegative, Positive, Share, SomeShare
 from fedpn.nn.density import DENSITIES
 from fedpn.nn.encoders import ENCODERS
 from fedpn.routing.scores import POSTERIOR_SCORES
@@ -55,7 +55,8 @@ class TrainConfig:
     epochs: Natural = 0  # where steps = 0
     batch: Count = 64
     join: SomeShare = 1.0  # the share of clients in a round
-    cohort: Natural = 0  # clients stacked at once; 0: by the model's size
+    cohort: AutoCount = 0  # clients stacked at once; 0 or "auto": by the model's size
+    device: str = "auto"  # cpu, cuda, mps; a GPU where there is one
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,8 @@ def build(cls: type[T], tree: Any, where: str) -> T:
 def _convert(hint: Any, value: Any, path: str) -> Any:
     if get_origin(hint) is Annotated:
         kind, bounds = get_args(hint)
+        if value == "auto" and bounds.auto:
+            return 0
         value = _convert(kind, value, path)
         if isinstance(bounds, Bounds) and not bounds.admit(value):
             raise UserError(f"{path} is {value}, but must be {bounds}")

@@ -15,6 +15,7 @@ class Bounds(NamedTuple):
     low: float | None = None
     high: float | None = None
     above: float | None = None
+    auto: bool = False  # whether "auto" stands for 0, and 0 for fedpn's own choice
 
     def admit(self, value: float) -> bool:
         return (
@@ -34,6 +35,7 @@ class Bounds(NamedTuple):
 
 
 Count = Annotated[int, Bounds(low=1)]
+AutoCount = Annotated[int, Bounds(low=0, auto=True)]
 Natural = Annotated[int, Bounds(low=0)]
 Positive = Annotated[float, Bounds(above=0)]
 NonNegative = Annotated[float, Bounds(low=0)]

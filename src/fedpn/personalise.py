@@ -18,7 +18,7 @@ from fedpn.nn.posterior import PosteriorNetwork
 from fedpn.nn.task import Model
 from fedpn.routing.calibrate import Thresholds, calibrate
 from fedpn.routing.scores import LOGIT_SCORES, Opinion, of_logits, of_posterior
-from fedpn.trees import Params, Slots, split, stack, unstack
+from fedpn.trees import Params, Slots, map_slots, split, stack, unstack
 
 ROUTER = "router."  # names of what a router keeps beside a client's model
 CHUNK = 512  # rows at once: their tensors stay in the processor's cache
@@ -42,18 +42,18 @@ class Embedder:
         self.model, self.x = model, x
         self.shared = _encoder(shared or {})
         self.store = torch.empty(0)
-        self.known = torch.zeros(len(x), dtype=torch.bool)
+        self.known = torch.zeros(len(x), dtype=torch.bool, device=x.device)
 
     def __call__(self, params: Params, rows: Array) -> Tensor:
         """Returns z of the rows, by the encoder of these parameters."""
         encoder = _encoder(params)
         if any(t is not self.shared.get(name) for name, t in encoder.items()):
-            return self._embed(params, torch.from_numpy(rows))
-        return self.pool(params, rows)[torch.from_numpy(rows)]
+            return self._embed(params, torch.from_numpy(rows).to(self.x.device))
+        return self.pool(params, rows)[torch.from_numpy(rows).to(self.x.device)]
 
     def pool(self, params: Params, rows: Array) -> Tensor:
         """Returns the shared encoder's z for the whole dataset, filled in where rows ask."""
-        wanted = torch.from_numpy(rows)
+        wanted = torch.from_numpy(rows).to(self.x.device)
         missing = wanted[~self.known[wanted]]
         if len(missing):
             z = self._embed(params, missing)
@@ -86,7 +86,7 @@ class Observer:
     def __call__(self, params: Params, rows: Array) -> Opinion:
         z = self.embed(params, rows)
         parts = [self.view(params, part) for part in torch.split(z, CHUNK)]
-        return Opinion(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        return Opinion(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
 
     def view(self, params: Params, z: Tensor) -> Opinion:
         """The opinion of embeddings, by what the network can tell; a router scores in its stead."""
@@ -109,7 +109,7 @@ def fit_routers(
     own = []
     for client, mine in enumerate(rows):
         params = people.predictor(client)
-        found = fit(sums(embed(params, mine), y[torch.from_numpy(mine)], classes))
+        found = fit(sums(embed(params, mine), y[torch.from_numpy(mine).to(y.device)], classes))
         named = {f"{ROUTER}{name}": t for name, t in found._asdict().items()}
         own.append(people.own[client] | named)
     return Population(people.shared, own)
@@ -154,8 +154,9 @@ def adapt(
         return algorithm.adapt(task, server, memory, fresh, mine)
 
     for group in groups:
-        plan = stack_plans([plans[c] for c in group])
-        adapted += unstack(mapped(client, stack([memories[c] for c in group]), plan), len(group))
+        plan = Plan(*(t.to(data.x.device) for t in stack_plans([plans[c] for c in group])))
+        mine = map_slots(lambda t: t.to(data.x.device), stack([memories[c] for c in group]))
+        adapted += unstack(mapped(client, mine, plan), len(group))
     return adapted
 
 

@@ -85,7 +85,7 @@ def run(
     timings["evaluate"] = time.perf_counter() - began - sum(timings.values())
 
     write_models(out, ready.blueprint, ready.dataset, config, people, thresholds)
-    pictures = {"images": data.x[[card["row"] for card in cards]]} if cards else {}
+    pictures = {"images": data.x[[card["row"] for card in cards]].cpu()} if cards else {}
     store.write_tensors(out / "gallery.safetensors", pictures)
     store.write_json(out / "figures.json", drawn | {"gallery": cards})
     store.write_json(out / "metrics.json", results)

@@ -42,6 +42,7 @@ def deal(config: Config) -> tuple[Dataset, Federation]:
 
 def prepare(config: Config) -> Prepared:
     """Deals the data and builds the model; finds mistakes before anything is written."""
+    device = find_device(config.train.device)
     dataset, federation = deal(config)
     if is_routed(config):
         _check_calibration(federation, config)
@@ -60,12 +61,30 @@ def prepare(config: Config) -> Prepared:
     )
     options = config.method.loss_options()
     model = build_model(blueprint, config.seed, options, config.model.pretrained)
-    data = Data(torch.from_numpy(dataset.x), torch.from_numpy(dataset.y))
+    model = model.to(device)
+    data = Data(torch.from_numpy(dataset.x).to(device), torch.from_numpy(dataset.y).to(device))
     fresh = parameters(model.network)
     shared = config.method.shared(config.method.init(model.task, fresh))
     if is_routed(config) and shared is None:
         raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
     return Prepared(dataset, federation, blueprint, model, data, fresh)
+
+
+def find_device(name: str) -> torch.device:
+    """Takes a device by name, or the best at hand."""
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind in there if there[kind]))
+    kind = name.split(":")[0]
+    if kind not in there:
+        raise UserError(f"train.device is {name!r}; choose one of auto, {', '.join(there)}")
+    if not there[kind]:
+        raise UserError(f"train.device is {name!r}, but this machine has none; use cpu")
+    return torch.device(name)
 
 
 def is_routed(config: Config) -> bool:

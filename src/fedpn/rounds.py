@@ -49,7 +49,7 @@ class Stopped(Exception):  # noqa: N818
 def play_rounds(config: Config, ready: Prepared, out: Path, company: Company) -> simulate.State:
     """Plays the rounds, from the last checkpoint where there is one."""
     algorithm, task, rows = config.method, ready.model.task, ready.federation.train
-    labels = [ready.data.y[torch.from_numpy(mine)] for mine in rows]
+    labels = [torch.from_numpy(ready.dataset.y[mine]) for mine in rows]
     first = simulate.begin(algorithm, task, ready.fresh, labels, out / "memories.bin")
     state = begun = load_state(out, first)
     engine = simulate.Engine(
@@ -118,7 +118,7 @@ def _cut_history(out: Path, rounds: int) -> None:
 def _probe(ready: Prepared) -> Tensor:
     pooled = np.concatenate(ready.federation.calibration)
     rng = np.random.default_rng([ready.federation.seed, 8])
-    return torch.from_numpy(np.sort(rng.permutation(pooled)[:PROBE]))
+    return torch.from_numpy(np.sort(rng.permutation(pooled)[:PROBE])).to(ready.data.x.device)
 
 
 @torch.no_grad()

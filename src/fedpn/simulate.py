@@ -82,7 +82,9 @@ class Engine:
                 continue
             slow = self.faults.stragglers
             plan = plan_round(self.rows, cohort, self.work, self.seed, state.round, slow)
+            plan = Plan(*(t.to(self.data.x.device) for t in plan))
             stacked = stack([state.memories[c] for c in cohort])
+            stacked = map_slots(lambda t: t.to(self.data.x.device), stacked)
             upload, memories, loss = self.play(sent, stacked, plan)
             good = self._valid(sent, upload, len(cohort))
             refused += cohort[~good.numpy()].tolist()
@@ -93,7 +95,7 @@ class Engine:
             if len(weights):
                 valid = map_slots(lambda t, good=good: t[good], upload)
                 kept.append(self._reduced(valid, weights))
-                losses.append((loss[good].double() * weights).sum())
+                losses.append((loss.cpu()[good].double() * weights).sum())
         record = Round(state.round + 1, None, len(joined), gone.tolist(), refused, 0.0, 0.0)
         if not kept:
             return state.server, record
@@ -115,13 +117,13 @@ class Engine:
 
     def _valid(self, server: Slots, upload: Slots, count: int) -> Tensor:
         """Tells which uploads are finite and, where a bound is set, no longer than it."""
-        good = torch.ones(count, dtype=torch.bool)
+        good = torch.ones(count, dtype=torch.bool, device=self.data.x.device)
         for params in upload.values():
             for tensor in params.values():
                 good &= tensor.reshape(count, -1).isfinite().all(1)
         if self.faults.max_norm and upload["model"]:
             good &= norms(moves(server, upload)) <= self.faults.max_norm
-        return good
+        return good.cpu()
 
     def _reduced(self, upload: Slots, weights: Tensor) -> tuple[Slots, Tensor]:
         """Sums a cohort at once where the rule allows, so that uploads need not be kept."""

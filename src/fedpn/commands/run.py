@@ -27,6 +27,7 @@ def add(commands: Any) -> None:
     option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
     option("--router", help="switch by another score: msp, energy, entropy or gaussian")
     option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
+    option("--device", help="auto, cpu, cuda or mps (default: auto)")
     option("--tensorboard", action="store_true", help="write event files into the run directory")
     option("--mlflow", action="store_true", help="log to MLflow")
     option("--resume", action="store_true", help="go on with the run in --out")
@@ -79,6 +80,8 @@ def _config(options: argparse.Namespace) -> "Config":
             # Names are texts as they stand; numbers are read as in --set.
             plain = name in ("dataset", "algorithm")
             layers.append({name: value} if plain else parse_setting(f"{name}={value}"))
+    if options.device is not None:
+        layers.append({"train": {"device": options.device}})
     if options.router is not None:
         layers.append({"routing": {"router": options.router}})
     layers += [parse_setting(text) for text in options.set]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from fedpn.kernels import Radial, radial_log_prob
+from fedpn.kernels import Radial, label_log_prob, radial_log_prob
 
 
 class RadialFlows(nn.Module):
@@ -29,7 +29,7 @@ class RadialFlows(nn.Module):
         """Returns log p(z | y) of each row's own label: K times less work."""
         if self.x0.shape[0] == 1:
             labels = torch.zeros_like(labels)
-        return radial_log_prob(z, Radial(self.x0[labels], self.a[labels], self.s[labels]))
+        return label_log_prob(z, Radial(self.x0, self.a, self.s), labels)
 
 
 def _uniform(dim: int, *shape: int) -> Tensor:

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -25,6 +26,10 @@ class Model(NamedTuple):
     loss: Loss
     task: Task
     top: Task
+
+    def to(self, device: torch.device) -> "Model":
+        """The same model elsewhere."""
+        return make_model(self.network.to(device), self.loss)
 
     def embed(self, params: Params, x: Tensor) -> Tensor:
         z: Tensor = call(self.network, params, "embed", x)

@@ -1,4 +1,4 @@
-"""The two hot operations, behind one function each so that a faster form can take their place."""
+"""The two operations in plain PyTorch: every device, dtype and shape."""
 
 import math
 from typing import Any, NamedTuple
