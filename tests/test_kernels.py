@@ -16,6 +16,7 @@ from torch.func import grad, vmap
 
 from fedpn import kernels
 from fedpn.kernels import Radial, conv, eager, native, radial
+from fedpn.nn.resnet import Conv3x3
 
 needs_native = pytest.mark.skipif(
     native.build().library is None, reason=f"no native kernels here: {native.build().story}"
@@ -40,11 +41,11 @@ def _error(value, right):
     return ((value.double() - right).norm() / right.norm().clamp(min=1e-30)).item()
 
 
-def _assert_close(fast, slow, right):
+def _assert_close(fast, slow, right, floor=5e-7):
     """Within 1e-5 of float64, and no further from it than twice as far as the eager form."""
     for ours, theirs, exact in zip(fast, slow, right, strict=True):
         assert ours.shape == exact.shape
-        assert _error(ours, exact) <= min(1e-5, 2 * _error(theirs, exact) + 5e-7)
+        assert _error(ours, exact) <= min(1e-5, 2 * _error(theirs, exact) + floor)
 
 
 # conv_relu_pool
@@ -230,7 +231,8 @@ def test_flows_agree_with_eager(seed, classes, layers, dim, rows, labelled):
     seen, blind = _random(seed + 1, shape, shape)
     fast, slow = (_derivatives(make(form), (z, *flows), seen, blind) for form in (radial, eager))
     exact = [t.double() for t in (z, *flows)]
-    _assert_close(fast, slow, _derivatives(make(eager), exact, seen, blind))
+    # A row's derivatives may nearly cancel: then either form may be closer, by luck.
+    _assert_close(fast, slow, _derivatives(make(eager), exact, seen, blind), floor=4e-6)
     assert torch.equal(fast[0], fast[1])
 
 
@@ -263,6 +265,20 @@ def test_flows_mapped_over_clients():
 
     for loss in (label, every):
         _assert_mapped(loss, stacked, clients=3, argnums=(0, 1, 2, 3))
+
+
+@needs_native
+def test_flows_round_no_more_than_eager():
+    z, flows, labels = _flows(5, 10, 30, 16, 640)
+    seen, blind = _random(6, (640,), (640,))
+    inputs = (z, *flows)
+    fast, slow = (
+        _derivatives(_label(form, labels), inputs, seen, blind) for form in (radial, eager)
+    )
+    exact = [t.double() for t in inputs]
+    right = _derivatives(_label(eager, labels), exact, seen, blind)
+    for ours, theirs, true in zip(fast, slow, right, strict=True):
+        assert _error(ours, true) < 1.2 * _error(theirs, true)
 
 
 @needs_native
@@ -398,3 +414,23 @@ def test_nothing_is_read_beyond_its_end():
         radial._Forward.forward(*inputs)
         radial._Backward.forward(g, g, *inputs)
         radial._Forward.forward(*inputs[:-1], None)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (1, 2), (4, 4)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_live_taps_are_the_whole_convolution(size, stride):
+    layer = Conv3x3(3, 4, stride).double()
+    x = torch.randn(5, 3, *size, dtype=torch.float64)
+
+    def ours(x, w):
+        return torch.func.functional_call(layer, {"weight": w}, (x,))
+
+    def whole(x, w):
+        return torch.nn.functional.conv2d(x, w, None, stride, 1)
+
+    right = whole(x, layer.weight)
+    g = torch.randn_like(right)
+    fast, slow = (
+        _derivatives(lambda *a, f=f: (f(*a),), (x, layer.weight), g) for f in (ours, whole)
+    )
+    torch.testing.assert_close(fast, slow)

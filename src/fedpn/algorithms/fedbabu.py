@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fedpn.algorithm import FedAvg, Task
-from fedpn.fields import Natural
+from fedpn.fields import Natural, Positive
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class FedBABU(FedAvg):
 
     part: Literal["head", "all"] = "head"
     adapt_epochs: Natural = 5
+    adapt_lr: Positive = 1e-3  # a body that was fitted to a small random head has large outputs
 
     headline: ClassVar[str] = "personal"
     citation: ClassVar[str] = "Oh et al., 2022"

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from fedpn.algorithm import Batch, FedAvg, Task, gradient
-from fedpn.fields import Natural, Positive
+from fedpn.fields import Natural, Positive, Share
 from fedpn.optim import Optimizer, sgd
 from fedpn.trees import Params, Slots, split, zip_with
 
@@ -16,12 +16,13 @@ class PerFedAvg(FedAvg):
     """Learns a start from which one step fits a client: min Σ f_k(w − α∇f_k(w)).
 
     Each step shares its rows among distinct batches: D takes the inner step, D′ the outer
-    gradient at its end. First-order MAML stops there; the Hessian-free form subtracts
-    α·∇²f(w; D″)·g, as a difference of gradients at w ± δg. Before it predicts, a client takes one
-    inner step on its own training rows.
+    gradient at its end. First-order MAML stops there (and diverges where clients have two or
+    three classes); the Hessian-free form subtracts α·∇²f(w; D″)·g, as a difference of gradients at
+    w ± δg. Before it predicts, a client takes one inner step on its own training rows.
     """
 
-    mode: Literal["first-order", "hessian-free"] = "first-order"
+    momentum: Share = 0.0  # the paper's outer steps are plain SGD
+    mode: Literal["first-order", "hessian-free"] = "hessian-free"
     inner_lr: Positive = 0.01
     delta: Positive = 1e-3
     adapt_steps: Natural = 1

@@ -188,16 +188,20 @@ typedef struct {
 #define MOVES(N)                                                                                \
     INLINE void gather_##N(const int K, const int NV, const Hit *hits, int64_t count,           \
                            const float *x, int64_t line, float *acc, int64_t pitch) {           \
-        V##N sum[15];                                                                           \
+        V##N even[15], odd[15]; /* a sum waits for itself: two sums wait half as long */         \
         _Pragma("GCC unroll 15") for (int j = 0; j < K * NV; j++)                               \
-            sum[j] = (V##N){0};                                                                 \
+            even[j] = odd[j] = (V##N){0};                                                       \
         for (int64_t h = 0; h < count; h++) {                                                   \
             const float *at = x + hits[h].at, g = hits[h].g;                                    \
             _Pragma("GCC unroll 15") for (int j = 0; j < K * NV; j++)                           \
-                sum[j] += g * *(const V##N *)(at + j / NV * line + j % NV * N);                 \
+                even[j] += g * *(const V##N *)(at + j / NV * line + j % NV * N);                \
+            if (K * NV > 5 || ++h == count) continue;                                           \
+            const float *next = x + hits[h].at, f = hits[h].g;                                  \
+            _Pragma("GCC unroll 15") for (int j = 0; j < K * NV; j++)                           \
+                odd[j] += f * *(const V##N *)(next + j / NV * line + j % NV * N);               \
         }                                                                                       \
         _Pragma("GCC unroll 15") for (int j = 0; j < K * NV; j++)                               \
-            *(V##N *)(acc + j / NV * pitch + j % NV * N) += sum[j];                             \
+            *(V##N *)(acc + j / NV * pitch + j % NV * N) += even[j] + odd[j];                   \
     }                                                                                           \
     INLINE void scatter_##N(const int K, const int NV, const Hit *hits, int64_t count,          \
                             float *x, int64_t line, const float *w, int64_t pitch) {            \
@@ -256,19 +260,24 @@ static void scatter_lines(const Shape *s, const Hit *hits, int64_t count, float 
         scatter_lines_8(s, hits, count, x, lines, pitch);
 }
 
-/* Collects the hits of one filter, without a branch; gy has strides of row and column. */
+/* Collects the hits of one filter, without a branch, and adds them up; gy has strides of row and
+ * column. */
 static int64_t collect(const Shape *s, const float *gy, const int64_t *stride,
-                       const uint8_t *corner, Hit *hits) {
+                       const uint8_t *corner, Hit *hits, float *total) {
     const int64_t rows = (s->height - s->kernel + 1) / 2, columns = (s->width - s->kernel + 1) / 2;
     const int32_t c = s->channels, line = s->width * c;
     int64_t count = 0;
+    float sum = 0;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++, corner += s->filters) {
-            const int32_t which = *corner;
-            hits[count].at = (2 * i + (which >> 1)) * line + (2 * j + (which & 1)) * c;
-            hits[count].g = gy[i * stride[0] + j * stride[1]];
+            const int32_t which = *corner, at = (2 * i + (which >> 1)) * line + 2 * j * c;
+            const float g = gy[i * stride[0] + j * stride[1]];
+            hits[count].at = at + (which & 1) * c;
+            hits[count].g = g;
             count += which != DEAD;
+            sum += which != DEAD ? g : 0;
         }
+    *total += sum;
     return count;
 }
 
@@ -325,11 +334,9 @@ int fedpn_conv_backward(const Shape *s, const float *gy, const int64_t *stride, 
                 const float *g = gy + task.client * stride[0] + b * stride[1];
                 if (dx) memset(image, 0, sizeof(float) * (inputs + SLACK));
                 for (int64_t f = 0; f < o; f++) {
-                    const int64_t count = collect(s, g + f * stride[2], stride + 3,
-                                                  corner + row * windows * o + f, hits);
-                    float sum = 0;
-                    for (int64_t h = 0; h < count; h++) sum += hits[h].g;
-                    biases[f] += sum;
+                    const uint8_t *won = corner + row * windows * o + f;
+                    const int64_t count =
+                        collect(s, g + f * stride[2], stride + 3, won, hits, biases + f);
                     gather_lines(s, hits, count, kept + row * inputs + task.client * SLACK,
                                  sums + f * k * pitch, pitch);
                     if (dx) scatter_lines(s, hits, count, image, w + f * k * pitch, pitch);

@@ -22,10 +22,11 @@ typedef struct {
 /* One flow, after softplus, and where its gradients go. */
 typedef struct {
     const float *x0, *raw_a, *raw_s; /* [L][D], [L], [L] */
-    float *a, *s;                    /* [L], [L] */
+    float *a, *s, *b;                /* [L] each, b = s - a before it is rounded */
     float *dx0, *da, *ds;            /* likewise; NULL in the forward pass */
 } Flow;
 
+#define HALF_LOG_2PI 0.91893853320467274f
 #define FILL(X) ((X) - (V){0}) /* a number in every place */
 
 INLINE V square_root(V x) {
@@ -39,6 +40,21 @@ INLINE float total(V x) {
     for (int width = WIDE / 2; width; width /= 2)
         for (int i = 0; i < width; i++) part[i] += part[i + width];
     return part[0];
+}
+
+/* In double: g.d and the stretch (D-1) / (1 + b h) nearly cancel where a flow fits its rows. */
+typedef double W __attribute__((vector_size(8 * WIDE)));
+#define DOUBLE(X) __builtin_convertvector(X, W)
+#define SINGLE(X) __builtin_convertvector(X, V)
+
+INLINE W dot(const V *a, const V *b, int64_t dim) {
+    W even = {0}, odd = {0};
+    for (int64_t j = 0; j + 1 < dim; j += 2) {
+        even += DOUBLE(a[j]) * DOUBLE(b[j]);
+        odd += DOUBLE(a[j + 1]) * DOUBLE(b[j + 1]);
+    }
+    if (dim % 2) even += DOUBLE(a[dim - 1]) * DOUBLE(b[dim - 1]);
+    return even + odd;
 }
 
 /* x = 2^e m with m in [sqrt 1/2, sqrt 2]; log m = 2 atanh t, t = (m - 1) / (m + 1), |t| < 0.172:
@@ -55,8 +71,8 @@ INLINE V logarithm(V x) {
 static void soften(const Flow *f, int64_t layers) {
     for (int64_t l = 0; l < layers; l++) {
         const double a = f->raw_a[l], s = f->raw_s[l];
-        f->a[l] = a > 20 ? a : log1p(exp(a));
-        f->s[l] = s > 20 ? s : log1p(exp(s));
+        const double soft_a = a > 20 ? a : log1p(exp(a)), soft_s = s > 20 ? s : log1p(exp(s));
+        f->a[l] = soft_a, f->s[l] = soft_s, f->b[l] = soft_s - soft_a;
     }
 }
 
@@ -64,23 +80,18 @@ static void soften(const Flow *f, int64_t layers) {
  * just its last layer. */
 static V walk(const Flow *f, int64_t layers, int64_t dim, V *z, V *d, int64_t pitch, V *r) {
     const float rest = dim - 1;
-    V log_det = {0}, square = {0};
+    V log_det = {0};
     for (int64_t l = 0; l < layers; l++, d += pitch) {
         const float a = f->a[l], s = f->s[l], *x0 = f->x0 + l * dim;
-        V length = {0};
-        for (int64_t j = 0; j < dim; j++) {
-            d[j] = z[j] - x0[j];
-            length += d[j] * d[j];
-        }
-        length = square_root(length);
-        const V h = 1 / (a + length), bh = (s - a) * h;
+        for (int64_t j = 0; j < dim; j++) d[j] = z[j] - x0[j];
+        const V length = square_root(SINGLE(dot(d, d, dim)));
+        const V h = 1 / (a + length), bh = f->b[l] * h;
         for (int64_t j = 0; j < dim; j++) z[j] += bh * d[j];
         log_det += rest * logarithm((length + s) * h);
         log_det += logarithm((length * (length + 2 * a) + a * s) * h * h);
         r[l] = length;
     }
-    for (int64_t j = 0; j < dim; j++) square += z[j] * z[j];
-    return log_det - 0.5f * square - (float)(0.5 * dim * log(2 * 3.14159265358979323846));
+    return log_det - 0.5f * SINGLE(dot(z, z, dim)) - HALF_LOG_2PI * (float)dim;
 }
 
 /* Goes back from the base, z becoming d log p / dz; adds seen times the parameters' derivatives. */
@@ -88,13 +99,13 @@ static void walk_back(const Flow *f, int64_t layers, int64_t dim, V *z, const V 
                       V seen) {
     for (int64_t j = 0; j < dim; j++) z[j] = -z[j];
     for (int64_t l = layers - 1; l >= 0; l--) {
-        const float a = f->a[l], s = f->s[l], b = s - a;
+        const float a = f->a[l], s = f->s[l], b = f->b[l];
         const V *at = d + l * dim, length = r[l], h = 1 / (a + length), hh = h * h;
         const V bend = 1 / ((length * (length + 2 * a) + a * s) * hh);
         const V tiny = FILL(1e-12f); /* at the very centre of a layer d = 0, and so is its pull */
         const V safe = (V)(((length > tiny) & (I)length) | (~(length > tiny) & (I)tiny));
-        V G = (float)(dim - 1) / ((length + s) * h);
-        for (int64_t j = 0; j < dim; j++) G += z[j] * at[j];
+        const W far = DOUBLE(length), stretch = (double)(dim - 1) * ((a + far) / (s + far));
+        const V G = SINGLE(dot(z, at, dim) + stretch);
         const V Gh = b * G + 2 * a * b * h * bend, along = -hh * Gh / safe, bh = b * h;
         for (int64_t j = 0; j < dim; j++) {
             const V dd = bh * z[j] + along * at[j];
@@ -139,7 +150,7 @@ int fedpn_radial(const Shape *s, const float *z, const float *x0, const float *a
     if (dz && s->shares > 1 && !parts) return 1;
 #pragma omp parallel num_threads(s->threads) if (s->threads > 1)
     {
-        float *soft = malloc(sizeof(float) * 2 * L);
+        float *soft = malloc(sizeof(float) * 3 * L);
         const int64_t kept = dz ? L : 1; /* layers whose way is remembered */
         V *way = malloc(sizeof(V) * (D + kept * D + L)), *d = way + D, *r = d + kept * D;
         int64_t *order = malloc(sizeof(int64_t) * (s->batch + K + 2)), *start = order + s->batch;
@@ -163,7 +174,7 @@ int fedpn_radial(const Shape *s, const float *z, const float *x0, const float *a
                 if (from == to) continue;
                 const int64_t at = (n * K + k) * L;
                 float *part = parts ? parts + index * size : NULL;
-                const Flow flow = {x0 + at * D, a + at, b + at, soft, soft + L,
+                const Flow flow = {x0 + at * D, a + at, b + at, soft, soft + L, soft + 2 * L,
                                    part ? part + k * L * D : dx0 + at * D,
                                    part ? part + K * L * D + k * L : da + at,
                                    part ? part + K * L * (D + 1) + k * L : ds + at};
