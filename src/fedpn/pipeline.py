@@ -11,38 +11,78 @@ from fedpn import privacy, report, simulate, store
 from fedpn.bundle import write_models
 from fedpn.config import Config, read_toml, to_tree
 from fedpn.errors import UserError
-from fedpn.evaluate import evaluate, look
+from fedpn.evaluate import View, evaluate, look
 from fedpn.figures import figures, gallery
-from fedpn.personalise import Embedder, Observer, adapt, calibrate_all, fit_routers, population
-from fedpn.prepare import is_routed, prepare
+from fedpn.personalise import (
+    Embedder,
+    Observer,
+    Population,
+    adapt,
+    calibrate_all,
+    fit_routers,
+    population,
+)
+from fedpn.prepare import Prepared, is_routed, prepare
 from fedpn.rounds import Company, play_rounds
+from fedpn.routing.calibrate import Thresholds
 
 
 def run(
-    config: Config,
-    out: Path,
-    resume: bool = False,
-    company: Company | None = None,
+    config: Config, out: Path, resume: bool = False, company: Company | None = None
 ) -> dict[str, Any]:
     """Trains, personalises, calibrates, evaluates and reports; returns the metrics."""
     company = company or Company()
-    tell = company.tell
-    began = time.perf_counter()
+    clock = Clock()
     ready = prepare(config)
     store.claim(out, resume)
     if not resume:
         store.write_toml(out / "config.toml", to_tree(config))
-    timings = {}
     state = play_rounds(config, ready, out, company)
-    timings["federate"] = time.perf_counter() - began
+    clock.lap("federate")
+    people, observe, thresholds = personal_stage(config, ready, state, company)
+    clock.lap("personalise")
+    company.tell("evaluate", 0, 1)
+    views = look(ready.federation, people, observe, thresholds)
+    results = judge(config, ready, views)
+    clock.lap("evaluate")
+    company.tell("report", 0, 1)
+    write_models(out, ready.blueprint, ready.dataset, config, people, thresholds)
+    store.write_json(out / "metrics.json", results)
+    write_figures(ready, views, results["headline"], out)
+    report.write_page([out], out / "report.html")
+    clock.lap("report")
+    store.write_json(out / "timings.json", clock.laps | {"total": clock.total})
+    engine = {"cohort": cohort_of(config, state), "threads": torch.get_num_threads()}
+    store.write_json(out / "engine.json", engine | {"device": str(ready.data.x.device)})
+    store.seal(out)
+    return results
 
-    algorithm, model, data, rows = config.method, ready.model, ready.data, ready.federation
-    embed = Embedder(model, data.x, state.server["model"])
-    cohort = config.train.cohort or simulate.cohort_size(state.server, state.memories[0])
+
+class Clock:
+    """Measures one stage after the other."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    @property
+    def total(self) -> float:
+        return time.perf_counter() - self.began
+
+    def lap(self, stage: str) -> None:
+        self.laps[stage] = self.total - sum(self.laps.values())
+
+
+def personal_stage(
+    config: Config, ready: Prepared, state: simulate.State, company: Company
+) -> tuple[Population, Observer, list[Thresholds] | None]:
+    """Lets every client adapt its model and, where there is a switch, calibrate it."""
+    rows, routing = ready.federation, config.routing
+    embed = Embedder(ready.model, ready.data.x, state.server["model"])
     memories = adapt(
-        algorithm,
-        model,
-        data,
+        config.method,
+        ready.model,
+        ready.data,
         rows.train,
         state.server,
         state.memories,
@@ -50,22 +90,29 @@ def run(
         embed,
         config.train.batch,
         config.seed,
-        cohort,
-        lambda done, of: tell("personalise", done, of),
+        cohort_of(config, state),
+        lambda done, of: company.tell("personalise", done, of),
     )
-    people = population(algorithm, state.server, memories)
-    if config.routing.router == "gaussian":
-        people = fit_routers(people, embed, data.y, rows.train, len(ready.dataset.classes))
-    observe = Observer(model, embed, config.routing.score, config.routing.router)
-    thresholds = None
-    if is_routed(config):
-        shares = config.routing.outliers, config.routing.abstain
-        thresholds = calibrate_all(people, observe, rows.calibration, *shares)
-    timings["personalise"] = time.perf_counter() - began - sum(timings.values())
+    people = population(config.method, state.server, memories)
+    if routing.router == "gaussian":
+        classes = len(ready.dataset.classes)
+        people = fit_routers(people, embed, ready.data.y, rows.train, classes)
+    observe = Observer(ready.model, embed, routing.score, routing.router)
+    if not is_routed(config):
+        return people, observe, None
+    shares = routing.outliers, routing.abstain
+    return people, observe, calibrate_all(people, observe, rows.calibration, *shares)
 
-    tell("evaluate", 0, 1)
-    headline = "switch" if is_routed(config) else algorithm.headline
-    views = look(rows, people, observe, thresholds)
+
+def cohort_of(config: Config, state: simulate.State) -> int:
+    """How many clients are stacked at once."""
+    return config.train.cohort or simulate.cohort_size(state.server, state.memories[0])
+
+
+def judge(config: Config, ready: Prepared, views: list[View]) -> dict[str, Any]:
+    """The contents of `metrics.json`."""
+    rows = ready.federation
+    headline = "switch" if is_routed(config) else config.method.headline
     results = {
         "format": 1,
         "dataset": ready.dataset.name,
@@ -79,25 +126,17 @@ def run(
         joined = simulate.joining(rows.clients, config.train.join)
         spent = privacy.spent(config.aggregation, joined, rows.clients, config.rounds)
         results["privacy"] = {"epsilon": spent, "delta": config.aggregation.delta}
-    classes = ready.dataset.classes
-    drawn = figures(rows, views, headline, len(classes))
-    cards = gallery(views, config.seed)
-    timings["evaluate"] = time.perf_counter() - began - sum(timings.values())
+    return results
 
-    write_models(out, ready.blueprint, ready.dataset, config, people, thresholds)
-    pictures = {"images": data.x[[card["row"] for card in cards]].cpu()} if cards else {}
+
+def write_figures(ready: Prepared, views: list[View], headline: str, out: Path) -> None:
+    """Keeps what the report's figures and gallery are drawn from."""
+    cards = gallery(views, ready.federation.seed)
+    rows = [card["row"] for card in cards]
+    pictures = {"images": ready.data.x[rows].cpu()} if rows else {}
+    drawn = figures(ready.federation, views, headline, len(ready.dataset.classes))
     store.write_tensors(out / "gallery.safetensors", pictures)
     store.write_json(out / "figures.json", drawn | {"gallery": cards})
-    store.write_json(out / "metrics.json", results)
-    tell("report", 0, 1)
-    report.write_page([out], out / "report.html")
-    timings["report"] = time.perf_counter() - began - sum(timings.values())
-    timings["total"] = time.perf_counter() - began
-    store.write_json(out / "timings.json", timings)
-    threads = torch.get_num_threads()
-    store.write_json(out / "engine.json", {"cohort": cohort, "threads": threads})
-    store.seal(out)
-    return results
 
 
 def stored(out: Path) -> dict[str, Any]:
