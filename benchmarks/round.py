@@ -10,11 +10,16 @@ All take turns in one process; each figure is the best of its turns. One thread 
 seconds, more in wall seconds. The authors' loop plays one client and a few steps, and is scaled.
 """
 
+import os
+
+# Threads that wait for others sleep instead of spinning, for all alike: on a machine that has
+# other work too, spinning steals the time of those that are waited for. Read when torch loads.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import argparse
 import copy
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,7 +56,9 @@ def ours(name: str, data: Data, rows: list[np.ndarray]) -> Callable[[], None]:
     """Our engine, a round at a time."""
     method = ALGORITHMS[name]()
     kind = method.network
-    blueprint = Blueprint(kind, (1, 28, 28), CLASSES, "lenet5", DIM, "radial", LAYERS, [MEAN], [STD])
+    blueprint = Blueprint(
+        kind, (1, 28, 28), CLASSES, "lenet5", DIM, "radial", LAYERS, [MEAN], [STD]
+    )
     model = build_model(blueprint, 0, method.loss_options())
     work = TrainConfig(steps=STEPS, batch=BATCH)
     engine = Engine(method, model.task, data, tuple(rows), 0, work)
@@ -76,7 +83,7 @@ def head() -> nn.Sequential:
 
 
 class Posterior(nn.Module):
-    """A posterior network as its authors build it: a Python list of flows, all of them evaluated."""
+    """A posterior network as its authors build it: a list of flows, all of them evaluated."""
 
     def __init__(self) -> None:
         super().__init__()

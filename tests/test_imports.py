@@ -27,7 +27,7 @@ ROWS = [
     {"algorithms", "routing", "nn", "data"},
     {"algorithm"},
     {"optim", "dirichlet", "metrics", "aggregation", "kernels"},
-    {"trees", "fields", "errors"},
+    {"trees", "fields", "errors", "allocator"},
 ]
 HEIGHT = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
 ONLY_IN = {

@@ -211,11 +211,18 @@ def batches(data: Data, plan: Plan) -> Iterator[Batch]:
 
 
 def train(
-    algorithm: FedAvg, task: Task, data: Data, server: Slots, memory: Slots, plan: Plan
+    algorithm: FedAvg,
+    task: Task,
+    data: Data,
+    server: Slots,
+    memory: Slots,
+    plan: Plan,
+    idle: bool = True,
 ) -> tuple[Slots, Slots, Tensor]:
     """Plays one client's part of a round: Flower calls it, the simulator maps it.
 
-    Returns the upload, the new memory and the mean loss over the client's steps.
+    Returns the upload, the new memory and the mean loss over the client's steps. `idle` tells
+    whether the plan (of any client mapped here) may have idle steps.
     """
     local = algorithm.start(task, server, memory)
     losses, count = [], plan.rows[:, 0] >= 0
@@ -223,10 +230,14 @@ def train(
         new = algorithm.step(task, server, local, batch)
         losses.append(new.pop("report")["loss"])
         # A client with less data than others idles on padded steps.
-        local = map_slots(lambda a, b, on=batch.active: torch.where(on, a, b), new, local)
+        local = _unless_idle(batch.active, new, local) if idle else new
     upload, memory = algorithm.finish(task, server, memory, local)
     mean = (torch.stack(losses) * count).sum() / count.sum().clamp(min=1)
     return upload, memory, mean
+
+
+def _unless_idle(active: Tensor, new: Slots, old: Slots) -> Slots:
+    return map_slots(lambda a, b: torch.where(active, a, b), new, old)
 
 
 def mapped(client: Callable[[Slots, Plan], Any], memories: Slots, plan: Plan) -> Any:

@@ -1,6 +1,7 @@
 """The command line: fedpn run | predict | export | report | algorithms | data | doctor."""
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; 2 for the user's mistakes, 1 for failures."""
+    # Before PyTorch is loaded: threads that wait shall sleep, not spin, for others want the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     try:

@@ -45,9 +45,10 @@ def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Optimize
         if weight_decay:
             grads = zip_with(lambda g, p: g + weight_decay * p, grads, params)
         if momentum:
-            grads = zip_with(lambda v, g: momentum * v + g, _unpack(state, "velocity"), grads)
+            velocity = _unpack(state, "velocity")
+            grads = zip_with(lambda g, v: torch.add(g, v, alpha=momentum), grads, velocity)
             state = _pack(velocity=grads)
-        return zip_with(lambda p, g: p - lr * g, params, grads), state
+        return zip_with(lambda p, g: torch.sub(p, g, alpha=lr), params, grads), state
 
     return Optimizer(init, update)
 

@@ -108,9 +108,10 @@ class Engine:
 
     def play(self, server: Slots, memories: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
         """Maps `train` over stacked clients."""
+        idle = bool((plan.rows < 0).any())
 
         def client(memory: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
-            return train(self.algorithm, self.task, self.data, server, memory, plan)
+            return train(self.algorithm, self.task, self.data, server, memory, plan, idle)
 
         played: tuple[Slots, Slots, Tensor] = mapped(client, memories, plan)
         return played

@@ -38,6 +38,7 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from fedpn import pipeline, report
+    from fedpn.allocator import keep_freed_memory
     from fedpn.console import Display, Interrupt
     from fedpn.rounds import Company, Stopped
     from fedpn.trackers import TRACKERS, find_tracker
@@ -46,6 +47,7 @@ def _run(options: argparse.Namespace) -> int:
         raise UserError(f"--checkpoint-every is {options.checkpoint_every}, but must be at least 1")
     trackers = tuple(find_tracker(name) for name in TRACKERS if getattr(options, name))
     config = _config(options)
+    keep_freed_memory()
     if options.resume:
         pipeline.refuse_changes(config, options.out)
     name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"

@@ -29,7 +29,7 @@ class Normalise(nn.Module):
         self.register_buffer("scale", 1 / std, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x.to(self.mean.dtype) - self.mean) * self.scale
+        return x.to(self.mean.dtype, copy=True).sub_(self.mean).mul_(self.scale)
 
 
 class Classifier(nn.Module):
