@@ -48,6 +48,9 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "--set", "train.cohort=-1"], "at least 0"),
         (["run", "--checkpoint-every", "0"], "must be at least 1"),
         (["run", "--wat"], "unrecognized arguments"),
+        (["run", "--algorithm", ":X"], "cannot import"),
+        (["run", "--seed", "99999999999999999999999999"], "seed is"),
+        (["run", "--algorithm", "local", "--set", "aggregation.rule=median"], "uploads nothing"),
         (["predict", "nowhere", "x.npz"], "nowhere is not a directory"),
         (["report", "nowhere"], "not a finished run"),
         (["export", "nowhere", "--out", "there"], "nowhere is not a directory"),
@@ -155,17 +158,23 @@ def test_algorithms_are_listed_with_their_papers(capsys):
 
 
 def test_report_of_several_seeds(quick_run, tmp_path, capsys):
-    other = tmp_path / "seed1"
-    assert main(["run", *QUICK, "--rounds", "2", "--seed", "1", "--out", str(other)]) == 0
+    runs = [str(tmp_path / f"seed{seed}") for seed in (0, 1)]
+    for seed, out in enumerate(runs):
+        assert main(["run", *QUICK, "--seed", str(seed), "--out", out]) == 0
     capsys.readouterr()
     page = tmp_path / "both.html"
-    assert main(["report", str(quick_run), str(other), "--out", str(page)]) == 0
+    assert main(["report", *runs, "--out", str(page)]) == 0
     assert "seeds 0, 1" in capsys.readouterr().out
     assert "standard error over seeds" in page.read_text()
-    third = tmp_path / "other"
-    assert main(["run", *QUICK, "--out", str(third)]) == 0
-    assert main(["report", str(quick_run), str(third)]) == 2
-    assert "not in rounds" in capsys.readouterr().err
+    assert main(["report", runs[0], str(quick_run)]) == 2
+    assert "not in its seed alone" in capsys.readouterr().err
+    assert main(["report", runs[0], runs[0]]) == 2
+    assert "same seed" in capsys.readouterr().err
+    assert main(["report", runs[0], "--out", str(tmp_path / "no" / "page.html")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    (tmp_path / "seed1" / "metrics.json").write_text("{}")
+    assert main(["report", runs[1]]) == 2
+    assert "damaged or was changed" in capsys.readouterr().err
 
 
 def test_predict_from_an_archive_and_a_folder(quick_run, tmp_path, capsys):
@@ -196,7 +205,8 @@ def test_predict_from_an_archive_and_a_folder(quick_run, tmp_path, capsys):
     ("content", "words"),
     [
         ({"images": np.zeros((2, 9, 9), np.uint8)}, "shape"),
-        ({"images": np.zeros((2, 28, 28))}, "uint8"),
+        ({"images": np.array(3)}, "one row for each input"),
+        ({"images": np.full((2, 28, 28), "a")}, "type"),
         ({"pixels": np.zeros((2, 28, 28), np.uint8)}, "no array `images`"),
     ],
 )

@@ -281,3 +281,49 @@ def test_the_private_account_is_in_the_metrics(tmp_path):
     assert found["privacy"]["delta"] == 1e-5
     with pytest.raises(fedpn.UserError, match="optimizer_state=reset"):
         fedpn.run(tmp_path / "other", **SMALL, aggregation__rule="private")
+
+
+def test_a_run_does_not_go_on_with_other_data_or_lost_memories(tmp_path, capsys):
+    digits = load_dataset("digits")
+    path, out = tmp_path / "mine.npz", tmp_path / "run"
+    np.savez(path, images=digits.x[:, 0], labels=digits.y)
+    fedpn.run(out, dataset=str(path), algorithm="fedper", **SMALL)
+    resume = ["run", "--resume", "--out", str(out), "--rounds", "4"]
+    memories = (out / "memories.bin").read_bytes()
+    (out / "memories.bin").unlink()
+    assert main(resume) == 2
+    assert "what clients remember is lost" in capsys.readouterr().err
+    (out / "memories.bin").write_bytes(memories)
+    np.savez(path, images=digits.x[:, 0] // 2, labels=digits.y)
+    assert main(resume) == 2
+    assert "not those with which the run began" in capsys.readouterr().err
+
+
+def test_data_that_name_their_clients_are_dealt_to_them(tmp_path):
+    digits = load_dataset("digits")
+    path = tmp_path / "mine.npz"
+    owner = np.array(["north", "south", "west"])[np.arange(len(digits)) % 3]
+    np.savez(path, images=digits.x[:, 0], labels=digits.y, client=owner)
+    named = fedpn.run(tmp_path / "named", dataset=str(path), **SMALL)
+    assert named["clients"] == 3
+    assert fedpn.load(tmp_path / "named", client="south").bundle.client == "south"
+    dealt = fedpn.run(tmp_path / "dealt", dataset=str(path), data__partition="classes", **SMALL)
+    assert dealt["clients"] == 4
+    with pytest.raises(fedpn.UserError, match="no client south"):
+        fedpn.load(tmp_path / "dealt", client="south")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algorithm": "local", "method__lr": 1e9},
+        {"algorithm": "fedavg", "method__lr": 1e9},
+        {"method__adapt_lr": 1e30},
+        {"faults__dropout": 1.0},
+    ],
+)
+def test_divergence_is_told(settings, tmp_path):
+    with pytest.raises(RuntimeError, match=r"diverged"):
+        fedpn.run(tmp_path / "run", **(SMALL | {"rounds": 2} | settings))
+    lines = (tmp_path / "run" / "history.jsonl").read_text()
+    assert "NaN" not in lines

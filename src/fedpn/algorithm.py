@@ -232,7 +232,8 @@ def train(
         # A client with less data than others idles on padded steps.
         local = _unless_idle(batch.active, new, local) if idle else new
     upload, memory = algorithm.finish(task, server, memory, local)
-    mean = (torch.stack(losses) * count).sum() / count.sum().clamp(min=1)
+    # An idle step saw a row of somebody else's: its loss may be anything.
+    mean = torch.where(count, torch.stack(losses), 0).sum() / count.sum().clamp(min=1)
     return upload, memory, mean
 
 

@@ -63,7 +63,7 @@ def write_models(
             "fedpn": fedpn.__version__,
             "torch": str(torch.__version__),
             "dataset": dataset.name,
-            "note": dataset.note,
+            "note": " ".join(filter(None, (dataset.note, *dataset.remarks))),
             "algorithm": config.algorithm,
             "rounds": config.rounds,
             "seed": config.seed,
@@ -101,7 +101,7 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
 def export(path: Path, client: int | str | None, out: Path) -> Bundle:
     """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
     bundle = open_bundle(path, client)
-    store.claim(out, resume=False)
+    store.claim(out, hint="")
     about = store.read_json(path / "bundle.json")
     index = about["clients"].index(bundle.client)
     if about["thresholds"] is not None:

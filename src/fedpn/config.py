@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import sys
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
@@ -27,12 +28,13 @@ Tree = dict[str, Any]
 class DataConfig:
     """How rows are read and dealt."""
 
-    partition: Literal["classes", "dirichlet", "iid", "natural"] = "classes"
+    # auto: natural where the data name their clients, else classes
+    partition: Literal["auto", "classes", "dirichlet", "iid", "natural"] = "auto"
     cards: Count = 3  # classes per client, under `classes`
     beta: Positive = 0.3  # concentration, under `dirichlet`
     label: str = ""  # of a table, the column; "label" where nothing is said
     client: str = ""  # of a table, the column of owners; "client" where there is one
-    image_size: Natural = 0  # of own images; 0: that of the data
+    image_size: Annotated[int, Bounds(low=0, high=4096)] = 0  # of own images; 0: that of the data
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class TrainConfig:
     """A client's work in a round, and how the simulator goes about it."""
 
     steps: Natural = 10
-    epochs: Natural = 0  # where steps = 0
+    epochs: Natural = 0  # instead of steps, where set
     batch: Count = 64
     join: SomeShare = 1.0  # the share of clients in a round
     cohort: AutoCount = 0  # clients stacked at once; 0 or "auto": by the model's size
@@ -77,6 +79,8 @@ class RoutingConfig:
     router: Literal["", "msp", "energy", "entropy", "gaussian"] = ""  # of any other, or instead
     outliers: SomeShare = 0.1
     abstain: SomeShare = 0.05
+    covariance: Literal["full", "diagonal"] = "full"  # of the router `gaussian`
+    shrinkage: Share = 0.1  # of its covariances towards that of all classes
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Config:
     algorithm: str = "fedpn"
     clients: Count = 20
     rounds: Natural = 100
-    seed: Natural = 0
+    seed: Annotated[int, Bounds(low=0, high=2**63 - 1)] = 0
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -112,7 +116,7 @@ def resolve(layers: Iterable[Tree]) -> Config:
     known = [f.name for f in fields(Config)]
     for key in merged:
         if key not in known:
-            raise UserError(_unknown(key, [*known, *ALGORITHMS, section]))
+            raise UserError(_unknown(key, sorted({*known, *ALGORITHMS, section})))
     return check(build(Config, merged | {"method": method}, ""))
 
 
@@ -199,9 +203,11 @@ def find_algorithm(name: str) -> type[FedAvg]:
         _one_of("algorithm", name, list(ALGORITHMS))
         return ALGORITHMS[name]
     module, _, attribute = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # where people keep what they write
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise UserError(f"cannot import the algorithm {name!r}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, FedAvg) and is_dataclass(found)):
         raise UserError(f"{name!r} is not a frozen dataclass below fedpn.FedAvg")

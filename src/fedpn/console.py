@@ -71,6 +71,10 @@ class Display:
     ) -> None:
         self.progress.stop()
 
+    def say(self, text: str) -> None:
+        """Prints a line above the display."""
+        self.progress.console.print(text, highlight=False, soft_wrap=True)
+
     def __call__(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         now = time.monotonic()
         began = self.began.setdefault(stage, now)

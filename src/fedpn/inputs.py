@@ -1,11 +1,13 @@
 """Inputs to be answered: an .npz, or a folder of images."""
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fedpn.data.dataset import Array
+from fedpn.data.rows import as_rows
 from fedpn.errors import UserError
 
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
@@ -17,6 +19,8 @@ def read_inputs(path: Path, shape: Sequence[int]) -> tuple[list[str], Array]:
         return _folder(path, shape)
     if path.suffix == ".npz" and path.is_file():
         return _npz(path)
+    if not path.exists():
+        raise UserError(f"there is no file or folder {path}")
     raise UserError(f"{path} is neither an .npz file nor a folder of images")
 
 
@@ -27,10 +31,14 @@ def _npz(path: Path) -> tuple[list[str], Array]:
             if not found:
                 raise UserError(f"{path} has no array `images` or `x`, only {', '.join(file)}")
             x = file[found[0]]
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path} cannot be read as an .npz: {error}") from None
+        raise UserError(f"{path} is no whole .npz archive of plain arrays") from None
+    if x.ndim in (3, 4):  # images, in whatever form a run would take them
+        x, _ = as_rows(x, f"{path}")
+    if x.ndim < 2:
+        raise UserError(f"{path}: inputs have the shape {x.shape}; give one row for each input")
     return [str(i) for i in range(len(x))], x
 
 

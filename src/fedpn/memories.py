@@ -5,6 +5,7 @@ one that the last checkpoint does not name, so that a run that is killed finds t
 checkpoint untouched. Clients that never joined have no record: they are enrolled when they do.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpn.errors import UserError
 from fedpn.trees import Slots, flatten, unflatten
 
 NEVER = -1
@@ -33,9 +35,12 @@ class Memories:
 
     def _map(self) -> Any:
         shape = (2, self.clients, self.size)
+        self.found = True
         if self.path is None or not self.size:
             return np.zeros(shape, np.uint8)
-        mode = "r+" if self.path.exists() else "w+"
+        whole = self.path.exists() and self.path.stat().st_size == math.prod(shape)
+        self.found = whole
+        mode = "r+" if whole else "w+"
         return np.memmap(self.path, np.uint8, mode, shape=shape)  # type: ignore[call-overload]
 
     def __len__(self) -> int:
@@ -58,6 +63,9 @@ class Memories:
         """Writes a client's memory into the record that no checkpoint names."""
         which = 1 - self.saved[client] if self.saved[client] != NEVER else 0
         tensors, start = flatten(memory), 0
+        if tensors.keys() != {name for name, *_ in self.layout}:
+            strange = tensors.keys() ^ {name for name, *_ in self.layout}
+            raise UserError(f"a client's memory must keep the entries of `enroll`, not {strange}")
         for name, _, _, size in self.layout:
             part = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             self.records[which, client, start : start + size] = part.numpy()
@@ -73,6 +81,8 @@ class Memories:
 
     def restore(self, saved: Tensor) -> None:
         """Comes back to a checkpoint's state."""
+        if not self.found and (saved != NEVER).any():
+            raise UserError(f"{self.path} is missing or damaged: what clients remember is lost")
         self.saved = saved.numpy().copy()
         self.current = self.saved.copy()
 

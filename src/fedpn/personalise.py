@@ -13,7 +13,7 @@ from fedpn.data.dataset import Array
 from fedpn.data.plan import draw, stack_plans, steps_of
 from fedpn.errors import UserError
 from fedpn.memories import Memories
-from fedpn.nn.gaussian import Gaussians, fit, sums
+from fedpn.nn.gaussian import Gaussians, Kind, fit, sums
 from fedpn.nn.posterior import PosteriorNetwork
 from fedpn.nn.task import Model
 from fedpn.routing.calibrate import Thresholds, calibrate
@@ -103,13 +103,20 @@ class Observer:
 
 
 def fit_routers(
-    people: Population, embed: Embedder, y: Tensor, rows: tuple[Array, ...], classes: int
+    people: Population,
+    embed: Embedder,
+    y: Tensor,
+    rows: tuple[Array, ...],
+    classes: int,
+    covariance: Kind,
+    shrinkage: float,
 ) -> Population:
     """Fits Gaussians to the embeddings of each client's own training rows."""
     own = []
     for client, mine in enumerate(rows):
         params = people.predictor(client)
-        found = fit(sums(embed(params, mine), y[torch.from_numpy(mine).to(y.device)], classes))
+        labels = y[torch.from_numpy(mine).to(y.device)]
+        found = fit(sums(embed(params, mine), labels, classes), covariance, shrinkage)
         named = {f"{ROUTER}{name}": t for name, t in found._asdict().items()}
         own.append(people.own[client] | named)
     return Population(people.shared, own)
@@ -188,6 +195,9 @@ def population(algorithm: FedAvg, server: Slots, memories: list[Slots]) -> Popul
         {n: t for n, t in algorithm.predictor(server, memory).items() if t is not common.get(n)}
         for memory in memories
     ]
+    for client, params in enumerate(own):
+        if not all(t.isfinite().all() for t in params.values()):
+            raise RuntimeError(f"the model of client {client} diverged: lower its learning rates")
     return Population(shared, own)
 
 

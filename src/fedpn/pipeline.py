@@ -23,7 +23,7 @@ from fedpn.personalise import (
     population,
 )
 from fedpn.prepare import Prepared, is_routed, prepare
-from fedpn.rounds import Company, play_rounds
+from fedpn.rounds import Company, Stopped, play_rounds
 from fedpn.routing.calibrate import Thresholds
 
 
@@ -37,6 +37,9 @@ def run(
     store.claim(out, resume)
     if not resume:
         store.write_toml(out / "config.toml", to_tree(config))
+    for line in (ready.dataset.note, *ready.dataset.remarks):
+        if line:
+            company.say(f"{ready.dataset.name}: {line}")
     state = play_rounds(config, ready, out, company)
     clock.lap("federate")
     people, observe, thresholds = personal_stage(config, ready, state, company)
@@ -78,6 +81,12 @@ def personal_stage(
 ) -> tuple[Population, Observer, list[Thresholds] | None]:
     """Lets every client adapt its model and, where there is a switch, calibrate it."""
     rows, routing = ready.federation, config.routing
+
+    def tick(done: int, of: int) -> None:
+        company.tell("personalise", done, of)
+        if company.stop() and done < of:
+            raise Stopped("in the personal stage")
+
     embed = Embedder(ready.model, ready.data.x, state.server["model"])
     memories = adapt(
         config.method,
@@ -91,12 +100,13 @@ def personal_stage(
         config.train.batch,
         config.seed,
         cohort_of(config, state),
-        lambda done, of: company.tell("personalise", done, of),
+        tick,
     )
     people = population(config.method, state.server, memories)
     if routing.router == "gaussian":
         classes = len(ready.dataset.classes)
-        people = fit_routers(people, embed, ready.data.y, rows.train, classes)
+        form = routing.covariance, routing.shrinkage
+        people = fit_routers(people, embed, ready.data.y, rows.train, classes, *form)
     observe = Observer(ready.model, embed, routing.score, routing.router)
     if not is_routed(config):
         return people, observe, None

@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 INK = "#111111"  # replaced by the page's own colour, so that figures read on a dark screen
 COLOURS = {
@@ -64,7 +65,9 @@ def curves(history: Sequence[dict[str, Any]]) -> str:
         seen = [(h["round"], h["accuracy"]) for h in history if h["accuracy"] is not None]
         if seen:
             right.plot(*zip(*seen, strict=True), color=COLOURS["global"])
-        right.set(xlabel="round", ylabel="global accuracy, held-out probe", ylim=(0, 1))
+        right.set(xlabel="round", ylabel="global accuracy", ylim=(0, 1))
+        for ax in (left, right):
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     return svg(draw, 10.4, 2.9, panels=2)
 
@@ -77,13 +80,14 @@ def ownership(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
         client, kind = np.nonzero(table)
         sizes = table[client, kind] / max(table.max(), 1)
         ax.scatter(kind, client, s=160 * sizes, color=COLOURS["local"], alpha=0.85, linewidths=0)
-        ax.set_xticks(
-            range(len(classes)), classes, rotation=45 if max(map(len, classes)) > 3 else 0
-        )
+        names = [name if len(name) < 25 else f"{name[:23]}…" for name in classes]
+        slant: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(len(names)), names, **(slant if max(map(len, names)) > 3 else {}))
         ax.set(xlabel="class", ylabel="client", ylim=(len(table) - 0.5, -0.5))
         ax.set_yticks(range(0, len(table), max(1, len(table) // 20)))
 
-    return svg(draw, 4.6, min(0.9 + 0.24 * len(counts), 9))
+    longest = max(map(len, classes)) if max(map(len, classes)) > 3 else 0
+    return svg(draw, 4.6, min(1.3 + 0.24 * len(counts) + 0.06 * min(longest, 24), 9))
 
 
 def histogram(edges: Sequence[float], ind: Sequence[float], ood: Sequence[float]) -> str:

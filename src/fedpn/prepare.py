@@ -1,5 +1,6 @@
 """Everything that is settled before the first step: data, dealing, model."""
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import NamedTuple
@@ -36,7 +37,12 @@ def deal(config: Config) -> tuple[Dataset, Federation]:
     """Loads the data and deals them to clients."""
     d = config.data
     dataset = open_dataset(config.dataset, d.image_size or None, d.label or None, d.client or None)
-    owned = partition(dataset, d.partition, config.clients, config.seed, d.cards, d.beta)
+    scheme = d.partition
+    if scheme == "auto":
+        scheme = "classes" if dataset.client is None else "natural"
+    if scheme != "natural":
+        dataset = replace(dataset, clients=())  # those who are dealt to are others
+    owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
     return dataset, federate(dataset.y, owned, config.seed)
 
 
@@ -64,7 +70,10 @@ def prepare(config: Config) -> Prepared:
     model = model.to(device)
     data = Data(torch.from_numpy(dataset.x).to(device), torch.from_numpy(dataset.y).to(device))
     fresh = parameters(model.network)
-    shared = config.method.shared(config.method.init(model.task, fresh))
+    server = config.method.init(model.task, fresh)
+    if config.aggregation.rule != "mean" and not server["model"]:
+        raise UserError(f"{config.algorithm} uploads nothing that aggregation.rule could protect")
+    shared = config.method.shared(server)
     if is_routed(config) and shared is None:
         raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
     return Prepared(dataset, federation, blueprint, model, data, fresh)

@@ -5,6 +5,7 @@ import html
 import io
 import json
 import math
+import tomllib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -21,15 +22,19 @@ Tree = dict[str, Any]
 COLUMNS = {"ind": "InD", "ood": "OOD", "mix": "Mix"}
 
 
+FILES = ["metrics.json", "figures.json", "bundle.json", "history.jsonl", "gallery.safetensors"]
+
+
 def read_runs(paths: Sequence[Path]) -> list[Tree]:
     """Reads the metrics of runs that differ in their seed alone."""
     runs = [store.read_json(path / "metrics.json") for path in paths]
-    for key in ("dataset", "algorithm", "clients", "rounds"):
-        values = {run[key] for run in runs}
-        if len(values) > 1:
-            raise UserError(
-                f"runs of one report may differ in their seed only, not in {key}: {values}"
-            )
+    configs = [tomllib.loads((path / "config.toml").read_text()) for path in paths]
+    for path, config in zip(paths[1:], configs[1:], strict=True):
+        for key in configs[0].keys() | config.keys():
+            if key != "seed" and configs[0].get(key) != config.get(key):
+                raise UserError(f"{path} differs from {paths[0]} in {key}, not in its seed alone")
+    if len({run["seed"] for run in runs}) < len(runs):
+        raise UserError("two of these runs have the same seed")
     return runs
 
 

@@ -1,5 +1,6 @@
 """The federated stage: plays the rounds, keeps history and checkpoints."""
 
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from fedpn import metrics, simulate, store
 from fedpn.config import Config
+from fedpn.data.dataset import Dataset
+from fedpn.errors import UserError
 from fedpn.prepare import Prepared
 from fedpn.trackers import Tracker
 from fedpn.trees import Params, flatten, unflatten
@@ -39,6 +42,7 @@ class Company:
     tell: Tell = quiet
     trackers: tuple[Tracker, ...] = ()
     stop: Callable[[], bool] = lambda: False  # asked after each round
+    say: Callable[[str], None] = lambda text: None  # hears what is worth knowing of the data
     checkpoint_every: int | None = None  # rounds; or about twice a minute
 
 
@@ -51,7 +55,8 @@ def play_rounds(config: Config, ready: Prepared, out: Path, company: Company) ->
     algorithm, task, rows = config.method, ready.model.task, ready.federation.train
     labels = [torch.from_numpy(ready.dataset.y[mine]) for mine in rows]
     first = simulate.begin(algorithm, task, ready.fresh, labels, out / "memories.bin")
-    state = begun = load_state(out, first)
+    data = fingerprint(ready.dataset)
+    state = begun = load_state(out, first, data)
     engine = simulate.Engine(
         algorithm,
         task,
@@ -73,7 +78,8 @@ def play_rounds(config: Config, ready: Prepared, out: Path, company: Company) ->
             line = record._asdict() | {"accuracy": accuracy}
             file.write(json.dumps(line) + "\n")
             file.flush()
-            facts = {"loss": record.loss, "accuracy": accuracy}
+            lost = len(record.dropped) + len(record.refused)
+            facts = {"loss": record.loss, "accuracy": accuracy, "left out": lost or None}
             company.tell("federate", state.round, config.rounds, **facts)
             numbers = {k: float(v) for k, v in line.items() if isinstance(v, int | float)}
             for track in tracks:
@@ -81,26 +87,37 @@ def play_rounds(config: Config, ready: Prepared, out: Path, company: Company) ->
             stop, every = company.stop(), company.checkpoint_every
             late = time.perf_counter() - saved > CHECKPOINT
             if stop or (state.round % every == 0 if every else late):
-                save_state(out, state)
+                save_state(out, state, data)
                 saved = time.perf_counter()
             if stop and state.round < config.rounds:
                 raise Stopped(f"after round {state.round} of {config.rounds}")
-    save_state(out, state)
+    save_state(out, state, data)
     return state
 
 
-def save_state(out: Path, state: simulate.State) -> None:
+def fingerprint(dataset: Dataset) -> str:
+    """Tells data apart: a run that goes on must find the rows with which it began."""
+    digest = hashlib.sha256()
+    for array in (dataset.x, dataset.y):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def save_state(out: Path, state: simulate.State, data: str = "") -> None:
     """Writes a federation between two rounds."""
     tensors = flatten(state.server) | {"memories": state.memories.save()}
-    store.write_tensors(out / "state.safetensors", tensors, round=str(state.round))
+    path = out / "state.safetensors"
+    store.write_tensors(path, tensors, round=str(state.round), data=data)
 
 
-def load_state(out: Path, first: simulate.State) -> simulate.State:
+def load_state(out: Path, first: simulate.State, data: str = "") -> simulate.State:
     """Reads the last checkpoint, or begins."""
     path = out / "state.safetensors"
     if not path.exists():
         return first
     tensors, about = store.read_tensors(path)
+    if about["data"] != data:
+        raise UserError("--resume: the data are not those with which the run began")
     first.memories.restore(tensors.pop("memories"))
     # Files sort their names; sums over entries depend on their order in the last bits.
     ordered = {name: tensors[name] for name in flatten(first.server)}

@@ -57,16 +57,17 @@ class Engine:
 
     def rounds(self, state: State, until: int) -> Iterator[tuple[State, Round]]:
         """Plays round after round; what is drawn depends on (seed, round, client) alone."""
-        empty = 0
+        empty = played = 0
         while state.round < until:
             began = time.perf_counter()
             server, record = self._round(state)
             state = State(state.round + 1, server, state.memories)
             yield state, record._replace(seconds=time.perf_counter() - began)
+            played += 1
             empty = 0 if record.loss is not None else empty + 1
-            if empty >= self.faults.patience:
+            if empty >= self.faults.patience or (empty == played and state.round == until):
                 raise RuntimeError(
-                    f"{empty} rounds in a row had no valid upload: nothing is learnt"
+                    f"{empty} rounds in a row had no valid upload: all clients vanished or diverged"
                 )
 
     def _round(self, state: State) -> tuple[Slots, Round]:
@@ -86,7 +87,7 @@ class Engine:
             stacked = stack([state.memories[c] for c in cohort])
             stacked = map_slots(lambda t: t.to(self.data.x.device), stacked)
             upload, memories, loss = self.play(sent, stacked, plan)
-            good = self._valid(sent, upload, len(cohort))
+            good = self._valid(sent, upload, len(cohort)) & loss.isfinite().cpu()
             refused += cohort[~good.numpy()].tolist()
             for i, memory in enumerate(unstack(memories, len(cohort))):
                 if good[i]:
@@ -101,7 +102,8 @@ class Engine:
             return state.server, record
         total = float(sum(w.sum() for _, w in kept))
         mean = self._mean(sent, kept, state.round)
-        server = self.algorithm.aggregate(state.server, mean, len(joined) / len(self.rows))
+        heard = sum(len(weights) for _, weights in kept)
+        server = self.algorithm.aggregate(state.server, mean, heard / len(self.rows))
         step = map_slots(torch.sub, {"model": server["model"]}, {"model": state.server["model"]})
         length = float(norms(map_slots(lambda t: t[None], step))) if step["model"] else 0.0
         return server, record._replace(loss=float(sum(losses)) / total, norm=length)
@@ -182,7 +184,8 @@ def plan_round(
     plans = []
     for client in map(int, cohort):
         mine = rows[client]
-        steps = work.steps or steps_of(len(mine), work.batch, work.epochs)
+        epochs = work.epochs
+        steps = steps_of(len(mine), work.batch, epochs) if epochs else work.steps
         plan = draw(mine, steps, work.batch, (seed, 5, round_, client))
         rng = np.random.default_rng((seed, 10, round_, client))
         if rng.random() < stragglers:

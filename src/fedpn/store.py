@@ -17,8 +17,8 @@ MANIFEST = "manifest.json"
 SEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}
 
 
-def claim(path: Path, resume: bool) -> None:
-    """Makes the run directory, or refuses one that holds something already."""
+def claim(path: Path, resume: bool = False, hint: str = ", or add --resume to go on") -> None:
+    """Makes a directory, or refuses one that holds something already."""
     for parent in (path, *path.parents):
         if parent.exists() and not parent.is_dir():
             raise UserError(f"--out {path}: {parent} is a file, not a directory")
@@ -26,7 +26,7 @@ def claim(path: Path, resume: bool) -> None:
         if not (path / "config.toml").exists():
             raise UserError(f"--resume: {path} holds no run (it has no config.toml)")
     elif path.exists() and any(path.iterdir()):
-        raise UserError(f"--out {path} is not empty; choose another, or add --resume to go on")
+        raise UserError(f"--out {path} is not empty; choose another{hint}")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -57,6 +57,8 @@ def _replace(path: Path, write: Any) -> None:
         write(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

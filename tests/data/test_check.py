@@ -22,7 +22,7 @@ def test_images_without_clients(save):
     assert check(path) == [
         f"{path}: 200 rows of grey images of 10×8",
         "3 classes, from 66 rows (2) to 67 (0)",
-        "no client is named: the partition 'classes' can deal to at most 4 clients",
+        "no client is named: the partition 'classes' can deal to at most 2 clients",
     ]
 
 
@@ -34,7 +34,7 @@ def test_features_with_clients(save):
         f"{path}: 200 rows of 5 features (encoder: mlp)",
         "2 classes, from 100 rows (0) to 100 (0)",
         "2 clients, from 30 rows (north) to 170: the partition 'natural' keeps them",
-        "a client with less than 45 rows cannot calibrate a 10 % threshold",
+        "a client with less than 95 rows cannot calibrate a 5 % threshold",
     ]
 
 
@@ -50,7 +50,7 @@ def test_copies_and_remarks_are_told(save):
 
 def test_too_few_rows_are_told(save):
     lines = check(save(x=np.arange(20.0).reshape(10, 2), y=np.arange(10) % 2))
-    assert lines[-1] == "too few rows for a federation: 2 clients need 90"
+    assert lines[-1] == "too few rows for a federation: 2 clients need 190"
 
 
 def test_bad_data_are_refused(save):

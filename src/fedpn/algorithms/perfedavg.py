@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from fedpn.algorithm import Batch, FedAvg, Task, gradient
+from fedpn.errors import UserError
 from fedpn.fields import Natural, Positive, Share
 from fedpn.optim import Optimizer, sgd
 from fedpn.trees import Params, Slots, split, zip_with
@@ -60,6 +61,8 @@ class PerFedAvg(FedAvg):
 
 def _parts(batch: Batch, count: int) -> list[Batch]:
     """Shares a batch's rows among smaller ones."""
+    if batch.y.shape[0] < count:
+        raise UserError(f"perfedavg needs at least {count} rows a batch; raise train.batch")
     pairs = zip(batch.x.tensor_split(count), batch.y.tensor_split(count), strict=True)
     return [batch._replace(x=x, y=y) for x, y in pairs]
 

@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
     out = options.out or Path("runs") / name
     with ExitStack() as stack:
         display, interrupt = stack.enter_context(Display()), stack.enter_context(Interrupt())
-        company = Company(display, trackers, interrupt, options.checkpoint_every)
+        company = Company(display, trackers, interrupt, display.say, options.checkpoint_every)
         try:
             pipeline.run(config, out, options.resume, company)
         except Stopped as stopped:

@@ -21,7 +21,10 @@ def _add_report(commands: Any) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     from fedpn import report
+    from fedpn.store import verify
 
+    for run in options.runs:
+        verify(run, report.FILES)
     print(report.text(options.runs))
     out = options.out or (options.runs[0] / "report.html" if len(options.runs) == 1 else None)
     if out is not None:

@@ -54,7 +54,7 @@ def _advice(dataset: Dataset) -> list[str]:
             f"to {sizes.max()}: the partition 'natural' keeps them"
         ]
         if sizes[least] < ENOUGH:
-            lines.append(f"a client with less than {ENOUGH} rows cannot calibrate a 10 % threshold")
+            lines.append(f"a client with less than {ENOUGH} rows cannot calibrate a 5 % threshold")
         return lines
     scheme = "classes" if len(dataset.classes) > 2 else "dirichlet"
     most = len(dataset) // ENOUGH

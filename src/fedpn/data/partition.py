@@ -8,8 +8,8 @@ import numpy as np
 from fedpn.data.dataset import Array, Dataset
 from fedpn.errors import UserError
 
-# 20 % of so many rows are the 9 calibration rows that a 10 % threshold needs.
-ENOUGH = 45
+# 20 % of so many rows are the 19 calibration rows that a 5 % threshold needs.
+ENOUGH = 95
 
 
 def partition(

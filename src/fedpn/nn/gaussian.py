@@ -58,7 +58,7 @@ def fit(s: Sums, kind: Kind = "full", shrinkage: float = 0.1) -> Gaussians:
     if kind == "diagonal":
         covariance = torch.diag_embed(covariance.diagonal(dim1=-2, dim2=-1))
     ridge = 1e-6 * within.diagonal().mean().clamp(min=1e-12)
-    eye = torch.eye(mean.shape[1], dtype=mean.dtype)
+    eye = torch.eye(mean.shape[1], dtype=mean.dtype, device=mean.device)
     factor = torch.linalg.cholesky(covariance + ridge * eye)
     whiten = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
     return Gaussians(mean, whiten, s.rows / s.rows.sum())

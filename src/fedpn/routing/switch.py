@@ -61,11 +61,25 @@ def reason(outcome: str, epistemic: float, aleatoric: float, total: float, t: Th
     >>> reason("local_ood", 9.5, 0.1, 0.2, Thresholds(4.0, 0.5, 0.5))
     'unlike the data of this client (9.5 > 4), familiar to the federation (0.2 ≤ 0.5)'
     """
-    known = f"like the data of this client ({epistemic:.3g} ≤ {t.epistemic:.3g})"
-    unknown = f"unlike the data of this client ({epistemic:.3g} > {t.epistemic:.3g})"
+    known = f"like the data of this client ({_compare(epistemic, t.epistemic)})"
+    unknown = f"unlike the data of this client ({_compare(epistemic, t.epistemic)})"
     return {
-        "local_confident": f"{known}, and clear ({aleatoric:.2g} ≤ {t.aleatoric:.2g})",
-        "local_ambiguous": f"{known}, but ambiguous ({aleatoric:.2g} > {t.aleatoric:.2g})",
-        "local_ood": f"{unknown}, familiar to the federation ({total:.2g} ≤ {t.total:.2g})",
-        "global_uncertain": f"{unknown}, and doubtful to all ({total:.2g} > {t.total:.2g})",
+        "local_confident": f"{known}, and clear ({_compare(aleatoric, t.aleatoric)})",
+        "local_ambiguous": f"{known}, but ambiguous ({_compare(aleatoric, t.aleatoric)})",
+        "local_ood": f"{unknown}, familiar to the federation ({_compare(total, t.total)})",
+        "global_uncertain": f"{unknown}, and doubtful to all ({_compare(total, t.total)})",
     }[outcome]
+
+
+def _compare(score: float, limit: float) -> str:
+    """Shows as many digits as tell the two apart.
+
+    >>> _compare(9.5, 4.0), _compare(2.3001, 2.3)
+    ('9.5 > 4', '2.3001 > 2.3')
+    """
+    sign = ">" if score > limit else "≤"
+    for digits in range(2, 9):
+        left, right = f"{score:.{digits}g}", f"{limit:.{digits}g}"
+        if left != right:
+            break
+    return f"{left} {sign} {right}"
