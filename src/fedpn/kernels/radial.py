@@ -87,7 +87,7 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise NotImplementedError("no second derivatives; FEDPN_KERNELS=off has them")
+        raise RuntimeError("no second derivatives; FEDPN_KERNELS=off has them")
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
