@@ -275,7 +275,8 @@ def test_readme_commands_exist(capsys):
     from fedpn.cli import _parser
 
     readme = (Path(__file__).parent.parent / "README.md").read_text()
-    lines = [x.strip() for x in readme.splitlines() if x.strip().startswith("fedpn ")]
+    section = readme.split("## From the command line")[1].split("##")[0]
+    lines = [x.strip() for x in section.splitlines() if x.strip().startswith("fedpn ")]
     assert lines
     for line in lines:
         _parser().parse_args(line.split("#")[0].split()[1:])
