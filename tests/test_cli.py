@@ -295,3 +295,22 @@ def test_a_cohort_may_be_auto(tmp_path):
     engine = json.loads((out / "engine.json").read_text())
     assert engine["cohort"] > 1
     assert engine["threads"] == 1
+
+
+def test_predict_reads_pictures_as_training_does(tmp_path):
+    """A photograph that says that it lies on its side is turned upright by both."""
+    from fedpn.inputs import read_inputs
+
+    pixels = np.zeros((40, 40, 3), np.uint8)
+    pixels[:10] = 255  # a bright band, on top before it is turned
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for kind in ("a", "b"):
+        (tmp_path / kind).mkdir()
+        for i in range(3):
+            Image.fromarray(pixels).save(tmp_path / kind / f"{i}.jpg", exif=exif)
+    trained = fedpn.open_dataset(str(tmp_path), image_size=20)
+    names, asked = read_inputs(tmp_path, trained.shape)
+    assert names[0] == "a/0.jpg"
+    assert (asked == trained.x).all()
+    assert asked[0, 0, :, -1].mean() > 200

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedpn.data import picture
 from fedpn.data.dataset import Array
 from fedpn.data.rows import as_rows
 from fedpn.errors import UserError
@@ -43,20 +44,14 @@ def _npz(path: Path) -> tuple[list[str], Array]:
 
 
 def _folder(path: Path, shape: Sequence[int]) -> tuple[list[str], Array]:
-    from PIL import Image, UnidentifiedImageError
-
+    """Reads pictures as training did: turned upright, in the model's form and size."""
     if len(shape) != 3:
         raise UserError(f"{path} is a folder of images, but this model takes rows of a table")
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
     if not files:
         raise UserError(f"{path} holds no images ({', '.join(sorted(IMAGES))})")
-    channels, height, width = shape
-    rows = []
     for file in files:
-        try:
-            with Image.open(file) as image:
-                form = image.convert("L" if channels == 1 else "RGB")
-                rows.append(np.asarray(form.resize((width, height), Image.Resampling.BILINEAR)))
-        except (UnidentifiedImageError, OSError):
-            raise UserError(f"{file} is not an image that can be read") from None
-    return [str(f.relative_to(path)) for f in files], np.stack(rows)
+        picture.look(file)
+    channels, height, width = shape
+    mode = picture.GREY if channels == 1 else picture.COLOUR
+    return [str(f.relative_to(path)) for f in files], picture.read(files, mode, (width, height))

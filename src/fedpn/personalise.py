@@ -91,15 +91,18 @@ class Observer:
     def view(self, params: Params, z: Tensor) -> Opinion:
         """The opinion of embeddings, by what the network can tell; a router scores in its stead."""
         gaussians, params = split(params, lambda n: n.startswith(ROUTER))
+        posterior = isinstance(self.model.network, PosteriorNetwork)
+        if posterior and not self.router:
+            return of_posterior(self.model.posterior(params, z), self.score)
         logits = self.model.logits(params, z)
         if gaussians:
             epistemic = -Gaussians(**_bare(gaussians)).log_density(z)
         else:
             epistemic = LOGIT_SCORES.get(self.router, LOGIT_SCORES["msp"])(logits)
-        if not isinstance(self.model.network, PosteriorNetwork):
+        if not posterior:
             return of_logits(logits, epistemic)
         opinion = of_posterior(self.model.posterior(params, z), self.score)
-        return opinion._replace(epistemic=epistemic) if self.router else opinion
+        return opinion._replace(epistemic=epistemic)
 
 
 def fit_routers(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .native import check, integers, library, native, pointer, shares, threads
+from .once import Once
 from .stacking import fold, unfold
 
 CHANNELS = 32  # beyond, matrix products win
@@ -95,7 +96,7 @@ class _Forward(torch.autograd.Function):
         return unfold(info.batch_size, _Forward.apply(*tensors, args[3]))  # type: ignore[no-untyped-call]
 
 
-class _Backward(torch.autograd.Function):
+class _Backward(Once):
     """gy and what was kept -> dx (empty where nobody asks for it), dweight, dbias."""
 
     @staticmethod
@@ -127,14 +128,6 @@ class _Backward(torch.autograd.Function):
             )
         )
         return dx.permute(0, 1, 4, 2, 3), dweight, dbias
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise RuntimeError("no second derivatives; FEDPN_KERNELS=off has them")
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:

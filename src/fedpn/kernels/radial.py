@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .eager import Radial
 from .native import check, integers, library, native, pointer, shares, threads
+from .once import Once
 from .stacking import fold, unfold
 
 
@@ -69,7 +70,7 @@ class _Forward(torch.autograd.Function):
         return unfold(info.batch_size, _Forward.apply(*_fold(info, in_dims, args)))  # type: ignore[no-untyped-call]
 
 
-class _Backward(torch.autograd.Function):
+class _Backward(Once):
     """The gradients of both outputs -> those of z, x0, a and s."""
 
     @staticmethod
@@ -80,14 +81,6 @@ class _Backward(torch.autograd.Function):
         dz, dx0, da, ds = (torch.zeros_like(t) for t in tensors)
         _call(z, flows, labels, seen=seen, blind=blind, dz=dz, dx0=dx0, da=da, ds=ds)
         return dz, dx0, da, ds
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise RuntimeError("no second derivatives; FEDPN_KERNELS=off has them")
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
