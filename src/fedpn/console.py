@@ -48,6 +48,7 @@ class Display:
         self.live = sys.stderr.isatty()
         self.began: dict[str, float] = {}
         self.first: dict[str, int] = {}
+        self.last: dict[str, int] = {}
         self.shown = 0.0
         self.tasks: dict[str, TaskID] = {}
         self.progress = Progress(
@@ -77,6 +78,10 @@ class Display:
 
     def __call__(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         now = time.monotonic()
+        if done < self.last.get(stage, 0):  # another run of the same stages
+            self.began.pop(stage)
+            self.first.pop(stage)
+        self.last[stage] = done
         began = self.began.setdefault(stage, now)
         played = done - self.first.setdefault(stage, done)
         rate = played / (now - began) if now > began else 0.0
@@ -87,11 +92,19 @@ class Display:
             if stage not in self.tasks:
                 for task in self.tasks.values():
                     self.progress.update(task, completed=self.progress.tasks[task].total)
-                self.tasks[stage] = self.progress.add_task(STAGES[stage], total=of, facts="")
-            self.progress.update(self.tasks[stage], completed=done, facts="  ".join(words))
+                self.tasks[stage] = self.progress.add_task(
+                    STAGES.get(stage, stage), total=of, facts=""
+                )
+            self.progress.update(
+                self.tasks[stage], completed=done, total=of, facts="  ".join(words)
+            )
         elif now - self.shown > EVERY or done == of or now == began:
             self.shown = now
             if rate and done < of:
                 words.append(f"{(of - done) / rate:.0f} s left")
             count = f" {done}/{of}" if done else ""
-            print("  ".join([f"{STAGES[stage]}{count}", *words]), file=sys.stderr, flush=True)
+            print(
+                "  ".join([f"{STAGES.get(stage, stage)}{count}", *words]),
+                file=sys.stderr,
+                flush=True,
+            )

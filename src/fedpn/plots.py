@@ -49,8 +49,13 @@ def svg(draw: Callable[..., None], width: float, height: float, panels: int = 1)
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(width, height))
         draw(*np.atleast_1d(figure.subplots(1, panels)))
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        return to_svg(figure)
+
+
+def to_svg(figure: Figure) -> str:
+    """Writes a figure as SVG without a background, its ink the page's own."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
     return text[text.index("<svg") :].replace(INK, "currentColor")
 

@@ -37,6 +37,12 @@ def deal(config: Config) -> tuple[Dataset, Federation]:
     """Loads the data and deals them to clients."""
     d = config.data
     dataset = open_dataset(config.dataset, d.image_size or None, d.label or None, d.client or None)
+    return deal_rows(config, dataset)
+
+
+def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
+    """Deals data that are at hand, changed perhaps, to clients."""
+    d = config.data
     scheme = d.partition
     if scheme == "auto":
         scheme = "classes" if dataset.client is None else "natural"
@@ -48,8 +54,12 @@ def deal(config: Config) -> tuple[Dataset, Federation]:
 
 def prepare(config: Config) -> Prepared:
     """Deals the data and builds the model; finds mistakes before anything is written."""
+    return assemble(config, *deal(config))
+
+
+def assemble(config: Config, dataset: Dataset, federation: Federation) -> Prepared:
+    """Builds the model for data that are dealt."""
     device = find_device(config.train.device)
-    dataset, federation = deal(config)
     if is_routed(config):
         _check_calibration(federation, config)
     mean, std = constants(reduce(add, (moments(dataset.x[rows]) for rows in federation.train)))
