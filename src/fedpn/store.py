@@ -38,6 +38,10 @@ def write_text(path: Path, text: str) -> None:
     _replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    _replace(path, lambda temporary: temporary.write_bytes(content))
+
+
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
