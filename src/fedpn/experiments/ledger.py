@@ -1,0 +1,115 @@
+"""The ledger: all results below a place -> one HTML page and one Markdown file."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedpn import experiments, store
+from fedpn.experiments import ledger_html, ledger_markdown
+from fedpn.experiments.claims import Verdict, verdicts
+from fedpn.experiments.grid import EXTRA_SETS, PAPER_SETS, at_hand
+from fedpn.experiments.published import slips
+from fedpn.experiments.record import read_records
+from fedpn.experiments.tables import Maker, Table, rows_of, set_title
+from fedpn.experiments.tally import Tally
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An experiment as the ledger shows it."""
+
+    name: str
+    title: str
+    text: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Book:
+    """All that the ledger says."""
+
+    tables: list[Table]
+    verdicts: list[Verdict]
+    slips: list[str]
+    notes: list[str]
+    figures: list[Figure]
+    wrong: dict[str, str]
+
+
+def write(out: Path, pages: Path, wrong: dict[str, str]) -> None:
+    """Reads the results below `out` and writes `ledger.html` and `ledger.md`."""
+    here = {name for name in [*PAPER_SETS, *EXTRA_SETS] if at_hand(name)}
+    book = make(read_records(out), read_figures(out), here, wrong)
+    pages.mkdir(parents=True, exist_ok=True)
+    store.write_text(pages / "ledger.html", ledger_html.render(book))
+    store.write_text(pages / "ledger.md", ledger_markdown.render(book))
+
+
+def read_figures(out: Path) -> dict[str, tuple[Tree, str]]:
+    """Results and pictures of the experiments that were run."""
+    found = {}
+    for name in experiments.EXPERIMENTS:
+        folder = out / "experiments" / name
+        if (folder / "result.json").exists() and (folder / "figure.svg").exists():
+            picture = (folder / "figure.svg").read_text(encoding="utf-8")
+            found[name] = store.read_json(folder / "result.json"), picture
+    return found
+
+
+def make(
+    records: list[Tree],
+    figures: dict[str, tuple[Tree, str]],
+    here: Collection[str] = (),
+    wrong: dict[str, str] | None = None,
+) -> Book:
+    """Brings everything together."""
+    tally = Tally(tuple(records))
+    return Book(
+        Maker(tally, here).all() if records else [],
+        verdicts(tally, {name: result for name, (result, _) in figures.items()}),
+        slips(),
+        notes(tally),
+        [Figure(name, r["title"], r["text"], svg) for name, (r, svg) in figures.items()],
+        wrong or {},
+    )
+
+
+def notes(tally: Tally) -> list[str]:
+    """What must be known to read the tables: the protocol, the data, what was cut short."""
+    lines = [
+        "Rows are pooled and dealt to 20 clients of two or three classes; each client's rows are "
+        "split once into 50 % training, 20 % calibration and 30 % test rows, and no row has two "
+        "places. The authors' evaluation saw training rows too.",
+        "One partition, one encoder (LeNet-5), one budget for every algorithm. FedBN needs "
+        "BatchNorm, so that its LeNet-5 has it; FedAvg is shown with it as well.",
+        "Ours is the mean over clients, then over seeds, ± the standard error over seeds; without "
+        "± there is one seed. Below it: the paper's figure, and ours minus it.",
+    ]
+    for dataset in rows_of(tally):
+        note = tally.note(dataset)
+        if note:
+            lines.append(f"{set_title(dataset, tally)}: {note}.")
+    return lines + _cuts(tally)
+
+
+def _cuts(tally: Tally) -> list[str]:
+    """Runs of fewer rounds than others on the same set."""
+    lines = []
+    for dataset in tally.sets():
+        plain = {r["rounds"] for r in tally.records if _plain(r, dataset)}
+        most = max(plain, default=0)
+        for record in tally.records:
+            if record["dataset"] == dataset and record["rounds"] < most:
+                parts = filter(None, (record["algorithm"], record["variant"]))
+                lines.append(
+                    f"Cut short: {' '.join(parts)} on {set_title(dataset, tally)}, seed "
+                    f"{record['seed']}: {record['rounds']} rounds instead of {most}."
+                )
+    return lines
+
+
+def _plain(record: Tree, dataset: str) -> bool:
+    return bool(record["dataset"] == dataset and not record["variant"])

@@ -1,0 +1,89 @@
+"""The ledger as one self-contained page."""
+
+import re
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from fedpn.experiments import claims
+from fedpn.experiments.ledger_markdown import signed
+from fedpn.experiments.tables import Entry, Table
+
+if TYPE_CHECKING:
+    from fedpn.experiments.ledger import Book, Figure
+
+KINDS = {
+    claims.REPRODUCED: "yes",
+    claims.IN_PART: "partly",
+    claims.NOT: "no",
+    claims.UNTESTED: "unknown",
+}
+
+
+def render(book: "Book") -> str:
+    """Fills the template."""
+    template = resources.files("fedpn.experiments") / "ledger.html"
+    parts = {
+        "verdicts": _verdicts(book.verdicts),
+        "tables": "".join(map(_section, book.tables)),
+        "notes": _bullets(book.notes),
+        "slips": _bullets(book.slips),
+        "figures": "".join(map(_figure, book.figures)),
+        "wrong": _wrong(book.wrong),
+    }
+    page = template.read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page)
+
+
+def _verdicts(verdicts: list[claims.Verdict]) -> str:
+    return "".join(
+        f'<article class="{KINDS[v.verdict]}"><b>{escape(v.verdict)}</b>'
+        f"<div><strong>{escape(v.claim)}</strong><p>{escape(v.why)}</p></div></article>"
+        for v in verdicts
+    )
+
+
+def _section(table: Table) -> str:
+    if not table.rows:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("", *table.columns))
+    body = "".join(
+        f"<tr><td>{escape(row.name)}</td>{''.join(map(_cell, row.cells))}</tr>"
+        for row in table.rows
+    )
+    return (
+        f"<section><h2>{escape(table.title)}</h2><p>{escape(table.lead)}</p><div class=wide>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def _cell(entry: Entry | str) -> str:
+    if isinstance(entry, str):
+        return f"<td class=words>{escape(entry)}</td>"
+    ours = "–" if entry.ours is None else escape(str(entry.ours))
+    paper = "" if entry.paper is None else f"{entry.paper:.1f}"
+    if entry.difference is not None:
+        side = "above" if entry.difference >= 0 else "below"
+        paper += f" <i class={side}>{signed(entry.difference)}</i>"
+    best = " class=best" if entry.best else ""
+    return f"<td{best}>{ours}<small>{paper}</small></td>"
+
+
+def _figure(figure: "Figure") -> str:
+    # Two figures on one page must not share the names of their parts.
+    svg = re.sub(r'(id="|href="#|url\(#)', rf"\1{figure.name}-", figure.svg)
+    return (
+        f"<figure id={figure.name}><h3>{escape(figure.title)}</h3>{svg}"
+        f"<figcaption>{escape(figure.text)}</figcaption></figure>"
+    )
+
+
+def _wrong(wrong: dict[str, str]) -> str:
+    if not wrong:
+        return ""
+    lines = [f"{name}: {words}" for name, words in wrong.items()]
+    return f"<h2>What failed</h2>{_bullets(lines)}"
+
+
+def _bullets(lines: list[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
