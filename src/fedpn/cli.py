@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import fedpn
-from fedpn.commands import answer, data, doctor, experiment, paper, run, tables
+from fedpn.commands import answer, data, doctor, experiment, flower, paper, run, tables
 from fedpn.errors import UserError
 
 
@@ -52,7 +52,7 @@ def _parser() -> Parser:
     parser = Parser(prog="fedpn", description=fedpn.__doc__)
     parser.add_argument("--version", action="version", version=f"fedpn {fedpn.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (run, answer, tables, data, experiment, paper, doctor):
+    for family in (run, answer, tables, data, experiment, paper, doctor, flower):
         family.add(commands)
     return parser
 

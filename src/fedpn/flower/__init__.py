@@ -1,0 +1,1 @@
+"""The same algorithms on Flower: a federation of machines."""

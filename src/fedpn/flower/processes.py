@@ -1,0 +1,155 @@
+"""Programs that start others: each is started, watched, and taken down with all it started."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+from uuid import uuid4
+
+MARK = "FEDPN_FAMILY"  # in the environment of a program and of all that it starts
+GRACE = 10.0  # seconds to end in peace
+_PROC = Path("/proc")
+
+
+class Failure(RuntimeError):  # noqa: N818
+    """A program that did not do its part."""
+
+
+class Child:
+    """A program with all that it starts, in a session of its own.
+
+    Flower's programs start others in sessions of their own, so neither a process group nor a
+    session tells who belongs together: a mark in the environment does.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        variables: Mapping[str, str],
+        log: Path | None = None,
+    ) -> None:
+        self.name, self.log = name, log
+        self.mark = f"{MARK}={uuid4().hex}"
+        words: IO[bytes] | int = subprocess.PIPE if log is None else log.open("ab")
+        try:
+            self.process = subprocess.Popen(
+                command,
+                env=dict(variables) | dict([self.mark.split("=")]),
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )
+        finally:
+            if not isinstance(words, int):
+                words.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def tail(self, lines: int = 8) -> str:
+        """The last words of the log."""
+        if self.log is None:
+            return ""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])
+
+    def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Waits until the program is ready; fails with its last words."""
+        until = time.monotonic() + seconds
+        while not ready():
+            if not self.alive:
+                status = self.process.returncode
+                raise Failure(f"{self.name} ended with status {status}:\n{self.tail()}")
+            if time.monotonic() > until:
+                raise Failure(f"{self.name} was not ready in {seconds:.0f} s:\n{self.tail()}")
+            time.sleep(0.1)
+
+    def family(self) -> list[int]:
+        """Who of the program and of all that it started still runs."""
+        return marked(self.mark)
+
+    def ask_to_end(self) -> None:
+        if self.alive:
+            self.process.terminate()
+
+    def stop(self, grace: float = GRACE) -> None:
+        """Ends the program and all that it started, in peace or else by force."""
+        self.ask_to_end()
+        until = time.monotonic() + grace
+        while (self.alive or self.family()) and time.monotonic() < until:
+            if not self.alive:  # those it left behind need not find out by themselves
+                _signal(self.family(), signal.SIGTERM)
+            time.sleep(0.1)
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends the program and all that it started, at once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        while family := self.family():  # one may have started another meanwhile
+            _signal(family, signal.SIGKILL)
+            time.sleep(0.02)
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def stop_all(children: Sequence[Child], grace: float = GRACE) -> None:
+    """Ends programs together, the last started first asked."""
+    for child in reversed(children):
+        child.ask_to_end()
+    for child in reversed(children):
+        child.stop(grace)
+
+
+def marked(mark: str) -> list[int]:
+    """The processes whose environment holds the mark; empty where the system does not tell."""
+    found = []
+    for place in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
+            if mark.encode() in (place / "environ").read_bytes().split(b"\0"):
+                found.append(int(place.name))
+    return found
+
+
+def _signal(family: list[int], number: int) -> None:
+    for pid in family:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _die_with_parent() -> None:
+    """Asks Linux to end this process when its parent is gone, even by kill -9."""
+    libc: Any = ctypes.CDLL(None)
+    libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
