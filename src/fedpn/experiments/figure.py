@@ -5,6 +5,8 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Protocol
@@ -110,12 +112,18 @@ def histogram(groups: dict[str, Any], bins: int = 60, cut: float = 0.005) -> Res
     return {"edges": edges.tolist()} | shares
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean over seeds and its standard error, where there are several.
+def mean_of(seeds: Sequence[Result], *path: str) -> float:
+    """The mean over seeds of a number inside their results.
 
-    >>> mean_and_error([1.0, 3.0]), mean_and_error([2.0])
-    ((2.0, 1.0), (2.0, None))
+    >>> mean_of([{"a": {"b": 1}}, {"a": {"b": 3}}], "a", "b")
+    2.0
     """
-    column = np.asarray(values, dtype=float)
-    error = float(column.std(ddof=1) / math.sqrt(len(column))) if len(column) > 1 else None
-    return float(column.mean()), error
+    return float(np.mean([reduce(getitem, path, seed) for seed in seeds]))
+
+
+def plural(count: int, word: str) -> str:
+    """
+    >>> plural(1, "seed"), plural(2, "seed")
+    ('1 seed', '2 seeds')
+    """
+    return f"{count} {word}{'s' * (count != 1)}"

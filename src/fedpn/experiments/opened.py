@@ -1,0 +1,135 @@
+"""A finished federation, opened again: its data, its models, and what they say of rows."""
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedpn import store
+from fedpn.bundle import FILES
+from fedpn.config import Config, read_toml, resolve
+from fedpn.data import datasets
+from fedpn.dirichlet import Posterior
+from fedpn.errors import UserError
+from fedpn.experiments.cells import Cell, ensure
+from fedpn.experiments.figure import Result, Settings
+from fedpn.personalise import CHUNK, Embedder, Population
+from fedpn.prepare import Prepared, prepare
+from fedpn.rounds import Company
+from fedpn.routing.calibrate import Thresholds
+from fedpn.trees import Params
+
+QUICK: dict[str, Any] = {
+    "clients": 5,
+    "train": {"steps": 4},
+    "method": {"adapt_epochs": 1, "adapt_steps": 40},
+}
+QUICK_ROUNDS = 4
+
+
+class Seen(NamedTuple):
+    """What one model says of some rows."""
+
+    z: Tensor  # [n, D]
+    posterior: Posterior
+    logits: Tensor  # [n, K]
+
+    @property
+    def label(self) -> Tensor:
+        return self.posterior.alpha.argmax(-1)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A federation with all its models."""
+
+    config: Config
+    ready: Prepared
+    people: Population
+    thresholds: list[Thresholds]
+    embed: Embedder
+
+    @torch.no_grad()
+    def look(self, params: Params, z: Tensor) -> Seen:
+        """Asks a model for its view of embeddings."""
+        model = self.ready.model
+        parts = [
+            (model.posterior(params, part), model.logits(params, part))
+            for part in torch.split(z, CHUNK)
+        ]
+        posteriors, logits = zip(*parts, strict=True)
+        joined = Posterior(*(torch.cat(column) for column in zip(*posteriors, strict=True)))
+        return Seen(z, joined, torch.cat(logits))
+
+    @property
+    def shared(self) -> Params:
+        assert self.people.shared is not None
+        return self.people.shared
+
+    def about(self) -> Result:
+        """What a result says of its data."""
+        dataset = self.ready.dataset
+        return {
+            "name": dataset.name,
+            "note": dataset.note,
+            "clients": self.config.clients,
+            "rounds": self.config.rounds,
+        }
+
+
+def open_run(path: Path) -> Opened:
+    """Opens a finished run of a posterior network."""
+    store.verify(path, FILES)
+    config = resolve([read_toml(path / "config.toml")])
+    ready = prepare(config)
+    shared, _ = store.read_tensors(path / "shared.safetensors")
+    stacked, _ = store.read_tensors(path / "clients.safetensors")
+    own = [{n: t[client] for n, t in stacked.items()} for client in range(ready.federation.clients)]
+    thresholds = [Thresholds(**t) for t in store.read_json(path / "bundle.json")["thresholds"]]
+    embed = Embedder(ready.model, ready.data.x, shared)
+    return Opened(config, ready, Population(shared, own), thresholds, embed)
+
+
+def federation(dataset: str, seed: int, out: Path, settings: Settings, company: Company) -> Opened:
+    """A finished FedPN federation: taken where it is, else trained with the paper's budget.
+
+    A quick one is small, and always the experiment's own.
+    """
+    rounds = settings.rounds
+    if settings.quick:
+        cell = Cell(dataset, seed=seed, rounds=rounds or QUICK_ROUNDS, changes=QUICK)
+        return open_run(ensure(cell, out, company))
+    home = settings.home or out
+    cell = Cell(dataset, seed=seed, rounds=rounds)
+    with _alone(home / "runs" / f".{cell.name}.lock"):
+        company.say(f"{dataset}: FedPN, seed {seed}")
+        return open_run(ensure(cell, home, company))
+
+
+def at_hand(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Parts names of sets that are at hand from those that are missing.
+
+    >>> at_hand(["digits", "nothing-of-the-kind"])
+    (['digits'], ['nothing-of-the-kind'])
+    """
+    there = [n for n in names if n == datasets.BUILT_IN or datasets.find(n)]
+    missing = [n for n in names if n not in there]
+    if not there:
+        raise UserError(
+            f"none of {', '.join(missing)} is at hand; fetch one with `fedpn data get {missing[0]}`"
+        )
+    return there, missing
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Waits for others who train the same federation in the same place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,202 @@
+"""Which uncertainty score routes best: everything that a client could know of a row."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fedpn import metrics
+from fedpn.experiments.figure import DATA_COLOURS, Result, Settings, page, plural
+from fedpn.experiments.opened import Opened, Seen, at_hand, federation
+from fedpn.experiments.scenes import (
+    Scene,
+    average,
+    limits,
+    references,
+    scenes,
+    separation,
+    switch_accuracy,
+)
+from fedpn.nn import gaussian
+from fedpn.plots import INK
+from fedpn.rounds import Company
+from fedpn.routing.scores import LOGIT_SCORES, POSTERIOR_SCORES
+
+TITLE = "Scores of the density and of the embeddings route well, those of the softmax do not"
+DATASETS = ("mnist", "fashionmnist", "organamnist")
+OUTLIERS = 0.1  # the share of its own rows that a client gives away, for every score and set
+NEIGHBOURS = 10
+NAMES = {
+    "log_density": "log density",
+    "entropy": "Dirichlet entropy",
+    "mutual_information": "mutual information",
+    "reverse_mutual_information": "reverse mutual information",
+    "expected_pairwise_kl": "expected pairwise KL",
+    "expected_entropy": "expected entropy (aleatoric)",
+    "entropy_of_mean": "entropy of the mean (total)",
+    "max_probability": "1 − largest mean probability",
+    "msp": "1 − largest softmax",
+    "energy": "energy of the logits",
+    "gaussian": "Gaussians on embeddings",
+    "neighbours": f"distance to neighbour {NEIGHBOURS}",
+}
+Score = Callable[[Scene, Seen], Tensor]
+
+
+def gaussians(scene: Scene, seen: Seen) -> Tensor:
+    """Negative log-density of Gaussians, one a class, fitted to the client's training rows."""
+    classes = seen.logits.shape[1]
+    fitted = gaussian.fit(gaussian.sums(scene.train, scene.train_labels, classes))
+    return -fitted.log_density(seen.z)
+
+
+def neighbours(scene: Scene, seen: Seen) -> Tensor:
+    """Distance to the k-th nearest training row of the client (Sun et al., 2022)."""
+    k = min(NEIGHBOURS, len(scene.train))
+    parts = [
+        torch.cdist(part, scene.train).kthvalue(k, dim=1).values
+        for part in torch.split(seen.z, 2048)
+    ]
+    return torch.cat(parts)
+
+
+SCORES: dict[str, Score] = {
+    **{n: lambda scene, seen, f=f: f(seen.posterior) for n, f in POSTERIOR_SCORES.items()},  # type: ignore[misc]
+    "msp": lambda scene, seen: LOGIT_SCORES["msp"](seen.logits),
+    "energy": lambda scene, seen: LOGIT_SCORES["energy"](seen.logits),
+    "gaussian": gaussians,
+    "neighbours": neighbours,
+}
+
+
+def run(out: Path, settings: Settings, company: Company) -> Result:
+    """Routes by every score, with one share of outliers for all."""
+    names, missing = at_hand(("digits",) if settings.quick else DATASETS)
+    about, sets = [], {}
+    for name in names:
+        measured = []
+        for seed in settings.seeds:
+            opened = federation(name, seed, out, settings, company)
+            measured.append(measure(opened))
+        about.append(opened.about())
+        sets[name] = average(measured)
+    tree = {"data": about, "missing": missing, "seeds": len(settings.seeds)}
+    return tree | {"outliers": OUTLIERS, "sets": {n: judged(tree) for n, tree in sets.items()}}
+
+
+def measure(opened: Opened) -> Result:
+    """Client-wise means: AUROC, and the switch's accuracy with the client's own threshold."""
+    quantile = torch.tensor([1 - OUTLIERS])
+    clients = []
+    for scene in scenes(opened):
+        tree: Result = {"reference": references(scene), "scores": {}}
+        for name, score in SCORES.items():
+            values = score(scene, scene.test)
+            cut = limits(score(scene, scene.calibration), quantile)
+            accuracy = switch_accuracy(scene, values, cut)
+            tree["scores"][name] = {"auroc": separation(scene, values)} | {
+                s: float(t[0]) for s, t in accuracy.items()
+            }
+        clients.append(tree)
+    return average(clients)
+
+
+def judged(tree: Result) -> Result:
+    """Adds how much of the oracle's gain each score has: the gap closed, on Mix."""
+    mix = {who: row["mix"] for who, row in tree["reference"].items()}
+    for row in tree["scores"].values():
+        row["gap_closed"] = metrics.gap_closed(
+            mix["local"], mix["global"], row["mix"], mix["oracle"]
+        )
+    return tree
+
+
+def ranked(result: Result, by: str) -> list[str]:
+    """Names of scores, best first, by the mean over sets."""
+
+    def mean(name: str) -> float:
+        column = [tree["scores"][name][by] for tree in result["sets"].values()]
+        there = [v for v in column if v is not None]
+        return float(np.mean(there)) if there else 0.0
+
+    return sorted(NAMES, key=mean, reverse=True)
+
+
+def draw(result: Result) -> Figure:
+    """A dot for each score and set: AUROC, Mix accuracy over the global model's, gap closed."""
+    notes = "; ".join(f"{d['name']}: {d['note']}" for d in result["data"] if d["note"])
+    foot = (
+        f"each client delegates {100 * result['outliers']:g} % of rows like its own, whatever the "
+        f"score and the set; client-wise means, {plural(result['seeds'], 'seed')}; best AUROC "
+        f"first. {notes}"
+    )
+    figure = page(TITLE, 11.5, 5.4, foot)
+    names = ranked(result, "auroc")
+    left, middle, right = figure.subplots(1, 3, sharey=True)
+    _dots(left, result, names, lambda tree, row: row["auroc"])
+    left.set(xlabel="AUROC, foreign against own rows", title="telling own from foreign")
+    left.axvline(0.5, color=INK, lw=1, ls="--")
+    left.set_yticks(range(len(names)), [NAMES[name] for name in names])
+    left.invert_yaxis()
+    _dots(middle, result, names, _gain)
+    middle.set(xlabel="Mix accuracy of the switch − global (points)", title="gain over global")
+    middle.axvline(0, color=INK, lw=1, ls="--")
+    _dots(right, result, names, lambda tree, row: row["gap_closed"])
+    right.set(xlabel="gap closed on Mix (1: as the oracle)", title="gap closed")
+    right.axvline(0, color=INK, lw=1, ls="--")
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, ncols=len(labels), loc="outside upper right")
+    return figure
+
+
+def _gain(tree: Result, row: Result) -> float:
+    return float(100 * (row["mix"] - tree["reference"]["global"]["mix"]))
+
+
+def _dots(
+    ax: Axes,
+    result: Result,
+    names: list[str],
+    value: Callable[[Result, Result], float | None],
+) -> None:
+    for (dataset, tree), colour in zip(result["sets"].items(), DATA_COLOURS, strict=False):
+        values = [value(tree, tree["scores"][name]) for name in names]
+        places = [i for i, v in enumerate(values) if v is not None]
+        there = [v for v in values if v is not None]
+        ax.scatter(there, places, s=42, color=colour, label=dataset, zorder=3)
+
+
+def say(result: Result) -> str:
+    """The best and the worst score of every set, and how log density and entropy do."""
+    parts = []
+    for name, tree in result["sets"].items():
+        rows, reference = tree["scores"], tree["reference"]
+        by_gap = sorted(rows, key=lambda n: rows[n]["mix"], reverse=True)
+        by_auroc = sorted(rows, key=lambda n: rows[n]["auroc"], reverse=True)
+        best, worst = by_gap[0], by_gap[-1]
+        parts.append(
+            f"{name}: the switch has the highest Mix accuracy by {NAMES[best]}, "
+            f"{100 * rows[best]['mix']:.1f} % ({_gap(rows[best])}), and the lowest by "
+            f"{NAMES[worst]}, {100 * rows[worst]['mix']:.1f} %; the paper's scores have "
+            f"{100 * rows['log_density']['mix']:.1f} % ({_gap(rows['log_density'])}, log density) "
+            f"and {100 * rows['entropy']['mix']:.1f} % ({_gap(rows['entropy'])}, Dirichlet "
+            f"entropy); global {100 * reference['global']['mix']:.1f} %, oracle "
+            f"{100 * reference['oracle']['mix']:.1f} %. Own and foreign rows are told apart best "
+            f"by {NAMES[by_auroc[0]]}, AUROC {rows[by_auroc[0]]['auroc']:.3f}, and worst by "
+            f"{NAMES[by_auroc[-1]]}, {rows[by_auroc[-1]]['auroc']:.3f}."
+        )
+    left = f" Not at hand: {', '.join(result['missing'])}." if result["missing"] else ""
+    return (
+        " ".join(parts) + f" All at one share of outliers, {100 * result['outliers']:g} %, which "
+        "nobody tuned; on test rows, so that choosing by this figure would be choosing by them."
+        + left
+    )
+
+
+def _gap(row: Result) -> str:
+    gap = row["gap_closed"]
+    return "the oracle gains nothing" if gap is None else f"gap closed {gap:.2f}"
