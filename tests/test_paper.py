@@ -18,7 +18,7 @@ from fedpn.cli import main
 from fedpn.config import resolve
 from fedpn.data.federation import tuning
 from fedpn.errors import UserError
-from fedpn.experiments import claims, crew, ledger, ledger_html, ledger_markdown, tune
+from fedpn.experiments import claims, crew, ledger, ledger_html, ledger_markdown, tune, verdict
 from fedpn.experiments.cells import VARIANTS, Cell, ensure
 from fedpn.experiments.grid import COLUMNS, PAPER_SETS, ROUTED, Wish, cells
 from fedpn.experiments.published import benchmark, in_distribution, published, slips
@@ -213,12 +213,12 @@ def test_a_baseline_above_fedpn_is_told_with_a_reason():
         )
     )
     best = claims.best_on_mix(tally)
-    assert best.verdict == claims.IN_PART
+    assert best.verdict == verdict.IN_PART
     assert "MNIST 95.0 against 96.0 of FedAvg" in best.why
     assert "85.0 where its momentum is reset" in best.why
     assert "FedPN would have 97.0" in best.why
     both = claims.switch_beats_both(tally)
-    assert both.verdict == claims.IN_PART
+    assert both.verdict == verdict.IN_PART
     assert "MNIST +1.0, 25 % of the oracle's gain" in both.why
     assert "SVHN -1.0" in both.why
 
@@ -255,7 +255,7 @@ def test_the_ledger_shows_what_is_missing():
 def test_an_empty_ledger(tmp_path):
     ledger.write(tmp_path, tmp_path / "pages", {"mnist-fedpn-s0": "it broke"})
     text = (tmp_path / "pages/ledger.md").read_text()
-    assert claims.UNTESTED in text
+    assert verdict.UNTESTED in text
     assert "mnist-fedpn-s0: it broke" in text
 
 

@@ -140,7 +140,7 @@ def ensure(cell: Cell, out: Path, company: Company | None = None) -> Path:
 def _alone(path: Path) -> Iterator[None]:
     """Holds a run directory against other processes, where the system knows locks."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as file:
+    with path.with_name(f".{path.name}.busy").open("w") as file:
         with suppress(ImportError):
             import fcntl
 

@@ -1,43 +1,32 @@
 """What the paper claims, and what our results say of it."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
+from fedpn.experiments import figure_claims
 from fedpn.experiments.grid import COLUMNS, PAPER_SETS
 from fedpn.experiments.published import benchmark
 from fedpn.experiments.tables import set_title
 from fedpn.experiments.tally import Tally
+from fedpn.experiments.verdict import Verdict, share
 
 Tree = dict[str, Any]
-REPRODUCED, IN_PART, NOT = "reproduced", "reproduced in part", "not reproduced"
-UNTESTED = "not testable"
 ON_PAR = 2.0  # points
 CLOSE = 1.0  # points
 SEPARATES = 0.9  # AUROC
 
 
-class Verdict(NamedTuple):
-    """A claim, whether it holds here, and why we say so."""
-
-    claim: str
-    verdict: str
-    why: str
-
-
 def verdicts(tally: Tally, figures: dict[str, Tree]) -> list[Verdict]:
     """All claims, in the order of the paper."""
     of_tables = [judge(tally) for judge in TABLE_CLAIMS]
-    return of_tables + [judge(figures.get(name)) for name, judge in FIGURE_CLAIMS.items()]
+    of_figures = [figure_claims.judge(name, figures.get(name)) for name in figure_claims.CLAIMS]
+    return of_tables + of_figures
 
 
 def _sets(tally: Tally, *algorithms: str) -> list[str]:
     """The paper's sets on which all of these were run."""
     there = [d for d in PAPER_SETS if all(tally.of(d, a) for a in algorithms)]
     return there or [d for d in tally.sets() if all(tally.of(d, a) for a in algorithms)]
-
-
-def _share(good: int, of: int) -> str:
-    return UNTESTED if not of else REPRODUCED if good == of else IN_PART if good else NOT
 
 
 def _list(parts: Iterable[str]) -> str:
@@ -59,7 +48,7 @@ def best_on_mix(tally: Tally) -> Verdict:
         if lead <= 0:
             line += f" ({_reason(tally, dataset, best)})"
         lines.append(line)
-    return Verdict(claim, _share(won, len(sets)), f"Best on {won} of {len(sets)}: {_list(lines)}.")
+    return Verdict(claim, share(won, len(sets)), f"Best on {won} of {len(sets)}: {_list(lines)}.")
 
 
 def _reason(tally: Tally, dataset: str, other: str) -> str:
@@ -99,7 +88,7 @@ def switch_beats_both(tally: Tally) -> Verdict:
         of_gap = "" if gap is None else f", {100 * gap.mean:.0f} % of the oracle's gain"
         lines.append(f"{set_title(dataset, tally)} {lead:+.1f}{of_gap}")
     why = f"On Mix, against the better of the two, on {won} of {len(sets)} sets: {_list(lines)}."
-    return Verdict(claim, _share(won, len(sets)), why)
+    return Verdict(claim, share(won, len(sets)), why)
 
 
 def density_orders(tally: Tally) -> Verdict:
@@ -117,7 +106,7 @@ def density_orders(tally: Tally) -> Verdict:
         f"AUROC of the local log density, InD against OOD; {SEPARATES} or more on {good} of "
         f"{count}: {_list(lines)}."
     )
-    return Verdict(claim, _share(good, count), why)
+    return Verdict(claim, share(good, count), why)
 
 
 def local_on_par(tally: Tally) -> Verdict:
@@ -133,7 +122,7 @@ def local_on_par(tally: Tally) -> Verdict:
         good += ours.mean >= best - ON_PAR
         lines.append(f"{set_title(dataset, tally)} {ours}, Local {alone}, the best {best:.1f}")
     why = f"Within {ON_PAR:g} points of the best on {good} of {len(sets)}: {_list(lines)}."
-    return Verdict(claim, _share(good, len(sets)), why)
+    return Verdict(claim, share(good, len(sets)), why)
 
 
 def switch_on_ind(tally: Tally) -> Verdict:
@@ -148,7 +137,7 @@ def switch_on_ind(tally: Tally) -> Verdict:
         good += ours.mean >= best - 2 * ON_PAR
         lines.append(f"{set_title(dataset, tally)} {ours}, the best other {best:.1f}")
     why = f"Within {2 * ON_PAR:g} points of the best on {good} of {len(sets)}: {_list(lines)}."
-    return Verdict(claim, _share(good, len(sets)), why)
+    return Verdict(claim, share(good, len(sets)), why)
 
 
 def personal_heads_know_nothing_else(tally: Tally) -> Verdict:
@@ -165,7 +154,7 @@ def personal_heads_know_nothing_else(tally: Tally) -> Verdict:
         "classes never names another; FedPer keeps its heads at home as well, and the paper's "
         "29.4 on MNIST for it is not explained by the method."
     )
-    return Verdict(claim, _share(good, len(sets)), why)
+    return Verdict(claim, share(good, len(sets)), why)
 
 
 def close_figures(tally: Tally) -> Verdict:
@@ -181,7 +170,7 @@ def close_figures(tally: Tally) -> Verdict:
     why = f"No more than {CLOSE:g} point below on {good} of {len(sets)}: {_list(lines)}."
     if missing:
         why += f" Not run: {', '.join(missing)}."
-    return Verdict(claim, _share(good, len(sets)), why)
+    return Verdict(claim, share(good, len(sets)), why)
 
 
 def scores_alike(tally: Tally) -> Verdict:
@@ -206,11 +195,7 @@ def scores_alike(tally: Tally) -> Verdict:
         f"Mix of the switch by density and by entropy, each at its own share of delegated rows, "
         f"seed 0; within {ON_PAR:g} points on {good} of {count}: {_list(lines)}."
     )
-    return Verdict(claim, _share(good, count), why)
-
-
-def _untested(claim: str) -> Verdict:
-    return Verdict(claim, UNTESTED, "The experiment was not run.")
+    return Verdict(claim, share(good, count), why)
 
 
 TABLE_CLAIMS: tuple[Callable[[Tally], Verdict], ...] = (
@@ -223,4 +208,3 @@ TABLE_CLAIMS: tuple[Callable[[Tally], Verdict], ...] = (
     personal_heads_know_nothing_else,
     close_figures,
 )
-FIGURE_CLAIMS: dict[str, Callable[[Tree | None], Verdict]] = {}

@@ -7,12 +7,13 @@ from typing import Any
 
 from fedpn import experiments, store
 from fedpn.experiments import ledger_html, ledger_markdown
-from fedpn.experiments.claims import Verdict, verdicts
+from fedpn.experiments.claims import verdicts
 from fedpn.experiments.grid import EXTRA_SETS, PAPER_SETS, at_hand
 from fedpn.experiments.published import slips
 from fedpn.experiments.record import read_records
 from fedpn.experiments.tables import Maker, Table, rows_of, set_title
 from fedpn.experiments.tally import Tally
+from fedpn.experiments.verdict import Verdict
 
 Tree = dict[str, Any]
 

@@ -5,7 +5,7 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from fedpn.experiments import claims
+from fedpn.experiments import verdict
 from fedpn.experiments.ledger_markdown import signed
 from fedpn.experiments.tables import Entry, Table
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from fedpn.experiments.ledger import Book, Figure
 
 KINDS = {
-    claims.REPRODUCED: "yes",
-    claims.IN_PART: "partly",
-    claims.NOT: "no",
-    claims.UNTESTED: "unknown",
+    verdict.REPRODUCED: "yes",
+    verdict.IN_PART: "partly",
+    verdict.NOT: "no",
+    verdict.UNTESTED: "unknown",
 }
 
 
@@ -35,7 +35,7 @@ def render(book: "Book") -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page)
 
 
-def _verdicts(verdicts: list[claims.Verdict]) -> str:
+def _verdicts(verdicts: list[verdict.Verdict]) -> str:
     return "".join(
         f'<article class="{KINDS[v.verdict]}"><b>{escape(v.verdict)}</b>'
         f"<div><strong>{escape(v.claim)}</strong><p>{escape(v.why)}</p></div></article>"
