@@ -3,15 +3,18 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 from fedpn.flower import certs, control
+from fedpn.flower.attend import SIGNALS
 from fedpn.flower.environment import environment
 from fedpn.flower.health import answers
 from fedpn.flower.home import Connection, furnish
-from fedpn.flower.processes import Child, free_port, stop_all
-from fedpn.flower.programs import link_files, node_files, superlink, supernode
+from fedpn.flower.processes import Child, free_port, kill, new_mark
+from fedpn.flower.programs import LinkFiles, link_files, node_files, superlink, supernode
 
 SECONDS = 60.0  # to start
 # Several nodes share this machine: one thread each, and no waiting where nobody is disturbed.
@@ -25,52 +28,67 @@ def federation(place: Path, nodes: int) -> Iterator[Path]:
     Whatever happens inside, no process is left behind.
     """
     certs.make(place / "certs", nodes)
-    files = link_files(place / "certs")
-    port = free_port()
-    connection = Connection(f"127.0.0.1:{port}", files.ca, plain=False)
-    home = furnish(place / "flower", connection)
-    children: list[Child] = []
-    with _signals_as_interrupts():
-        try:
-            command = superlink("127.0.0.1", port, files, place / "superlink.db")
-            children.append(_start("superlink", command, place, home))
-            children[0].wait_until(lambda: answers(*connection), SECONDS)
-            for key in files.nodes:
-                control.register(home, key)
-            children += [_node(i, nodes, place, connection) for i in range(nodes)]
-            yield home
-        finally:
-            stop_all(children)
+    with _Household(place) as household:
+        connection, home = household.start_link(link_files(place / "certs"))
+        household.start_nodes(connection, nodes)
+        yield home
 
 
-def _node(i: int, nodes: int, place: Path, connection: Connection) -> Child:
-    name = f"node-{i}"
-    state = place / name
-    state.mkdir(mode=0o700)
-    facts: dict[str, str | int] = {"name": name, "partition-id": i, "num-partitions": nodes}
-    facts["state-dir"] = str(state)
-    files, port = node_files(place / "certs" / name), free_port()
-    command = supernode(connection.address, connection.here, port, files, facts)
-    child = _start(name, command, place, state / "flower")
-    child.wait_until(lambda: answers(f"127.0.0.1:{port}", None, plain=True), SECONDS)
-    return child
+class _Household:
+    """Programs that are started one after the other, and taken down together."""
 
+    def __init__(self, place: Path) -> None:
+        self.place, self.mark = place, new_mark()
+        self.children: list[Child] = []
 
-def _start(name: str, command: list[str], place: Path, home: Path) -> Child:
-    return Child(name, command, environment(home) | SHARING, place / f"{name}.log")
+    def start_link(self, files: LinkFiles) -> tuple[Connection, Path]:
+        port = free_port()
+        connection = Connection(f"127.0.0.1:{port}", files.ca, plain=False)
+        home = furnish(self.place / "flower", connection)
+        command = superlink("127.0.0.1", port, files, self.place / "superlink.db")
+        link = self._start("superlink", command, home)
+        link.wait_until(lambda: answers(*connection), SECONDS)
+        for key in files.nodes:
+            control.register(home, key)
+        return connection, home
 
+    def start_nodes(self, connection: Connection, nodes: int) -> None:
+        started = [self._start_node(connection, i, nodes) for i in range(nodes)]
+        for node, port in started:
+            node.wait_until(partial(answers, f"127.0.0.1:{port}", None, plain=True), SECONDS)
 
-@contextmanager
-def _signals_as_interrupts() -> Iterator[None]:
-    """Lets a request to end be heard like Ctrl-C, so that all is taken down."""
+    def _start_node(self, connection: Connection, i: int, nodes: int) -> tuple[Child, int]:
+        name = f"node-{i}"
+        state = self.place / name
+        state.mkdir(mode=0o700)
+        facts: dict[str, str | int] = {"name": name, "partition-id": i, "num-partitions": nodes}
+        facts["state-dir"] = str(state)
+        files, port = node_files(self.place / "certs" / name), free_port()
+        command = supernode(connection.address, connection.here, port, files, facts)
+        return self._start(name, command, state / "flower"), port
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def _start(self, name: str, command: list[str], home: Path) -> Child:
+        log = self.place / f"{name}.log"
+        child = Child(name, command, environment(home) | SHARING, log, self.mark)
+        self.children.append(child)
+        return child
 
-    kinds = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, hear) for number in kinds}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> Self:
+        # A request to end is heard like Ctrl-C, so that all is taken down.
+        self.before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # nobody hurries this
+        for child in reversed(self.children):
+            child.ask_to_end()
+        for child in self.children:
+            child.stop()
+        kill(self.mark)
+        for number, handler in self.before.items():
             signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -36,14 +36,15 @@ class Child:
         command: Sequence[str],
         variables: Mapping[str, str],
         log: Path | None = None,
+        mark: str | None = None,
     ) -> None:
         self.name, self.log = name, log
-        self.mark = f"{MARK}={uuid4().hex}"
+        self.mark = mark or new_mark()
         words: IO[bytes] | int = subprocess.PIPE if log is None else log.open("ab")
         try:
             self.process = subprocess.Popen(
                 command,
-                env=dict(variables) | dict([self.mark.split("=")]),
+                env=dict(variables) | {MARK: self.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,
@@ -109,30 +110,31 @@ class Child:
         """Ends the program and all that it started, at once."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        while family := self.family():  # one may have started another meanwhile
-            _signal(family, signal.SIGKILL)
-            time.sleep(0.02)
+        kill(self.mark)
         self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
 
 
-def stop_all(children: Sequence[Child], grace: float = GRACE) -> None:
-    """Ends programs together, the last started first asked."""
-    for child in reversed(children):
-        child.ask_to_end()
-    for child in reversed(children):
-        child.stop(grace)
+def new_mark() -> str:
+    return uuid4().hex
 
 
 def marked(mark: str) -> list[int]:
     """The processes whose environment holds the mark; empty where the system does not tell."""
-    found = []
+    entry, found = f"{MARK}={mark}".encode(), []
     for place in _PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # gone meanwhile, or another user's
-            if mark.encode() in (place / "environ").read_bytes().split(b"\0"):
+            if entry in (place / "environ").read_bytes().split(b"\0"):
                 found.append(int(place.name))
     return found
+
+
+def kill(mark: str) -> None:
+    """Ends all that hold the mark, at once."""
+    while family := marked(mark):  # one may have started another meanwhile
+        _signal(family, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def _signal(family: list[int], number: int) -> None:
