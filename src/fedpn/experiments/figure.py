@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from fedpn.plots import STYLE
 from fedpn.rounds import Company
@@ -60,7 +62,7 @@ class Experiment(Protocol):
 
 def style() -> AbstractContextManager[None]:
     """The look of all figures: drawing and saving belong inside."""
-    return mpl.rc_context(STYLE)  # type: ignore[arg-type]
+    return mpl.rc_context(STYLE | {"axes.titlesize": 10})  # type: ignore[arg-type]
 
 
 def page(title: str, width: float, height: float, foot: str = "") -> Figure:
@@ -68,8 +70,17 @@ def page(title: str, width: float, height: float, foot: str = "") -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.suptitle(fill(title, int(width * 12)), x=0.01, ha="left", fontsize=12)
     if foot:
-        figure.supxlabel(fill(foot, int(width * 18)), x=0.01, ha="left", fontsize=8)
+        figure.supxlabel(fill(foot, int(width * 16)), x=0.01, ha="left", fontsize=8)
     return figure
+
+
+def legend_below(ax: Axes, columns: int, size: float = 9) -> None:
+    """A legend under the name of the axis, where it hides nothing."""
+    figure = ax.get_figure()
+    assert figure is not None
+    below = ax.transAxes + ScaledTranslation(0, -0.48, figure.dpi_scale_trans)
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
+    ax.legend(ncols=columns, fontsize=size, bbox_transform=below, **place)
 
 
 def to_png(figure: Figure) -> bytes:

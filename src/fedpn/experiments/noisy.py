@@ -15,6 +15,7 @@ from fedpn.experiments.figure import (
     Result,
     Settings,
     histogram,
+    legend_below,
     mean_of,
     page,
     plural,
@@ -87,21 +88,23 @@ def draw(result: Result) -> Figure:
     )
     figure = page(TITLE, 9.5, 4.0, foot)
     left, right = figure.subplots(1, 2)
-    _bars(left, first["aleatoric"], first["auroc"]["aleatoric"])
+    _bars(left, first["aleatoric"])
     left.axvline(LIMIT, color=INK, linestyle="--", linewidth=1)
-    left.set(xlabel="expected entropy (nats)", title="aleatoric uncertainty", yscale="log")
-    _bars(right, first["log_density"], first["auroc"]["epistemic"])
-    right.set(xlabel="log p(z) (nats)", title="epistemic uncertainty: the density")
+    left.set(xlabel="expected entropy (nats)", yscale="log")
+    left.set_title(f"aleatoric uncertainty: AUROC {first['auroc']['aleatoric']:.3f}")
+    _bars(right, first["log_density"])
+    right.set(xlabel="log p(z) (nats)")
+    right.set_title(f"epistemic uncertainty: AUROC {first['auroc']['epistemic']:.3f}")
     return figure
 
 
-def _bars(ax: Axes, bins: Result, auroc: float) -> None:
+def _bars(ax: Axes, bins: Result) -> None:
     for name in ("clean", "noisy"):
         label = "classes 0-4, clean" if name == "clean" else "classes 5-9, noisy"
         look: dict[str, Any] = {"fill": True, "alpha": 0.55, "color": KINDS[name]}
         ax.stairs(bins[name], bins["edges"], label=label, **look)
     ax.set_ylabel("share of rows")
-    ax.legend(title=f"AUROC {auroc:.3f}", loc="upper center")
+    legend_below(ax, 2)
 
 
 def say(result: Result) -> str:

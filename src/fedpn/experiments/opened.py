@@ -98,14 +98,13 @@ def open_run(path: Path) -> Opened:
 def federation(dataset: str, seed: int, out: Path, settings: Settings, company: Company) -> Opened:
     """A finished FedPN federation: taken where it is, else trained with the paper's budget.
 
-    A quick one is small, and always the experiment's own.
+    A quick one is small, and has a place of its own.
     """
-    rounds = settings.rounds
-    if settings.quick:
-        cell = Cell(dataset, seed=seed, rounds=rounds or QUICK_ROUNDS, changes=QUICK)
-        return open_run(ensure(cell, out, company))
-    home = settings.home or out
+    home, rounds = settings.home or out, settings.rounds
     cell = Cell(dataset, seed=seed, rounds=rounds)
+    if settings.quick:
+        home = home / "quick"
+        cell = Cell(dataset, seed=seed, rounds=rounds or QUICK_ROUNDS, changes=QUICK)
     with _alone(home / "runs" / f".{cell.name}.lock"):
         company.say(f"{dataset}: FedPN, seed {seed}")
         return open_run(ensure(cell, home, company))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedpn import metrics
-from fedpn.experiments.figure import DATA_COLOURS, Result, Settings, page, plural
+from fedpn.experiments.figure import DATA_COLOURS, Result, Settings, legend_below, page, plural
 from fedpn.experiments.opened import Opened, Seen, at_hand, federation
 from fedpn.experiments.scenes import (
     Scene,
@@ -143,13 +143,12 @@ def draw(result: Result) -> Figure:
     left.set_yticks(range(len(names)), [NAMES[name] for name in names])
     left.invert_yaxis()
     _dots(middle, result, names, _gain)
-    middle.set(xlabel="Mix accuracy of the switch − global (points)", title="gain over global")
+    middle.set(xlabel="Mix accuracy, switch − global (points)", title="gain over global")
     middle.axvline(0, color=INK, lw=1, ls="--")
     _dots(right, result, names, lambda tree, row: row["gap_closed"])
     right.set(xlabel="gap closed on Mix (1: as the oracle)", title="gap closed")
     right.axvline(0, color=INK, lw=1, ls="--")
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, ncols=len(labels), loc="outside upper right")
+    legend_below(middle, len(result["sets"]))
     return figure
 
 

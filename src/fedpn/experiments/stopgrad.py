@@ -14,6 +14,7 @@ from fedpn.experiments.figure import (
     Result,
     Settings,
     histogram,
+    legend_below,
     mean_of,
     page,
     plural,
@@ -85,8 +86,8 @@ def draw(result: Result) -> Figure:
             look: dict[str, Any] = {"fill": True, "alpha": 0.55, "color": KINDS[name]}
             ax.stairs(bins[name], bins["edges"], label=label, **look)
         ax.set(xlabel="log p(z) of the global model (nats)", ylabel="share of rows")
-        ax.set_title(LOSS_NAMES[loss])
-        ax.legend(title=f"AUROC {measured['auroc']:.3f}", loc="upper left")
+        ax.set_title(f"{LOSS_NAMES[loss]}: AUROC {measured['auroc']:.3f}")
+        legend_below(ax, 2)
     return figure
 
 

@@ -13,7 +13,7 @@ from fedpn import metrics
 from fedpn.data import datasets
 from fedpn.data.dataset import Array
 from fedpn.data.shift import invert
-from fedpn.experiments.figure import DATA_COLOURS, Result, Settings, page, plural
+from fedpn.experiments.figure import DATA_COLOURS, Result, Settings, legend_below, page, plural
 from fedpn.experiments.opened import Opened, Seen, at_hand, federation
 from fedpn.experiments.refusal import SHARES, rule
 from fedpn.experiments.scenes import average
@@ -103,9 +103,9 @@ def draw(result: Result) -> Figure:
     for ax, about in zip(axes[1:], result["data"], strict=True):
         _draw_rule(ax, sets[about["name"]]["rule"][kind], result)
         other = about["other"] if kind == "other" else KIND_NAMES[kind]
-        ax.set_title(f"{about['name']} federation, {other} shown", fontsize=10)
+        ax.set_title(f"{about['name']} federation, {other} shown")
     axes[1].set_ylabel("risk: share wrong of those answered")
-    axes[1].legend(loc="upper left", fontsize=8)
+    legend_below(axes[1], 2, 8)
     return figure
 
 
@@ -129,8 +129,8 @@ def _draw_scores(ax: Axes, result: Result) -> None:
     ax.set_yticks(range(len(names)), [NAMES[n] for n in names])
     ax.invert_yaxis()
     ax.set(xlim=(-0.02, 1.02), xlabel="AUROC, strangers against known rows")
-    ax.set_title("scores of the global model", fontsize=10)
-    ax.legend(fontsize=7, loc="lower left", framealpha=0.6)
+    ax.set_title("scores of the global model")
+    legend_below(ax, 2, 8)
 
 
 def _mean_auroc(result: Result, kind: str, score: str) -> float:

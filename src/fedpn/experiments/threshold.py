@@ -78,12 +78,11 @@ def draw(result: Result) -> Figure:
     for row, (score, label) in zip(grid, SCORES.items(), strict=True):
         for ax, about in zip(row, data, strict=True):
             _panel(ax, result, about["name"], score)
-            ax.set_title(f"{about['name']}, {label}", fontsize=10)
+            ax.set_title(f"{about['name']}, {label}")
         row[0].set_ylabel("accuracy (%)")
     for ax in grid[-1]:
         ax.set_xlabel("quantile of the calibration scores")
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, ncols=3, loc="outside upper right")
+    grid[0][0].legend(loc="lower left", ncols=3, fontsize=8)
     return figure
 
 
@@ -100,7 +99,7 @@ def _panel(ax: Axes, result: Result, dataset: str, score: str) -> None:
         100 * curves["switch"][name][s][int(0.9 * (len(x) - 1))] for name in SCORES for s in SETS
     ]
     low = min([*inside, *(100 * v for v in curves["reference"]["global"].values())])
-    ax.set(ylim=(low - 0.25 * (100 - low) - 1, 100.5), xlim=(0, 1))
+    ax.set(ylim=(max(low - 0.25 * (100 - low) - 1, -1), 100.5), xlim=(0, 1))
 
 
 def say(result: Result) -> str:

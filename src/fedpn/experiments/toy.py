@@ -48,7 +48,7 @@ class Size(NamedTuple):
 
 
 FULL = Size((3, 5, 10, 20, 50, 100, 200), 100, 2000, 9)
-QUICK = Size((3, 30), 30, 150, 2)
+QUICK = Size((3, 30), 30, 80, 2)
 
 
 def true_density(middle: tuple[float, float], z: Array) -> Array:  # [n, 2] -> [n]
