@@ -82,6 +82,8 @@ def _run(options: argparse.Namespace) -> int:
         status = _follow(place, app, order, options.logs)
     if status == 0:
         _report(Path(order.out))
+    else:
+        say("go on with the same command and --resume")
     return status
 
 
@@ -114,7 +116,7 @@ def _follow(home: Path, app: Path, order: Any, logs: bool) -> int:
         except KeyboardInterrupt:
             display.say("stopping the run")
             control.stop(home, run)
-            print("stopped; go on with the same command and --resume", file=sys.stderr)
+            print("stopped", file=sys.stderr)
             return 130
     return 0
 

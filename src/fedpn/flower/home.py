@@ -59,7 +59,8 @@ def _named(name: str, path: Path) -> Connection:
     if address.startswith(":"):
         raise UserError(f"--superlink {name}: {address} is Flower's simulator; use fedpn run")
     split(address)
-    return Connection(address, existing(Path(root)) if root else None, "insecure" in links[name])
+    plain = bool(links[name].get("insecure", False))
+    return Connection(address, existing(Path(root)) if root else None, plain)
 
 
 def furnish(home: Path, connection: Connection) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.config import Config, read_toml, to_tree
+from fedpn.errors import UserError
 from fedpn.flower import control
 from fedpn.flower.environment import environment, program
 from fedpn.flower.home import NAME
@@ -81,7 +82,7 @@ def follow(home: Path, run: str, hear: Callable[[Event], None], log: Callable[[s
             log(line)
             last = line.strip() or last
         elif "error" in event:
-            raise Failure(event["error"])
+            raise (UserError if event.get("status") == 2 else Failure)(event["error"])
         elif isinstance(event.get("done"), str):
             where = event["done"]
         else:
