@@ -23,6 +23,7 @@ from fedpn.experiments.cells import VARIANTS, Cell, ensure
 from fedpn.experiments.grid import COLUMNS, PAPER_SETS, ROUTED, Wish, cells
 from fedpn.experiments.published import benchmark, in_distribution, published, slips
 from fedpn.experiments.record import recorded, settle
+from fedpn.experiments.tables import tried
 from fedpn.experiments.tally import Tally
 from fedpn.prepare import deal
 from fedpn.rounds import Company
@@ -223,6 +224,15 @@ def test_a_baseline_above_fedpn_is_told_with_a_reason():
     assert "SVHN -1.0" in both.why
 
 
+def test_the_best_of_a_candidate_is_shown():
+    found = [
+        {"accuracy": {"switch": {"mix": mix}}, "personal_steps": 9, "score": score, "outliers": 0.2}
+        for mix, score in ((71.0, "log_density"), (72.5, "entropy"))
+    ]
+    table = tried({"svhn": {"adam": {"candidate": {"method": {"lr": 0.1}}, "found": found}}})
+    assert table.rows == [("SVHN: adam", ["method.lr 0.1", "9", "entropy, 20 %", "72.5"])]
+
+
 def test_tally_over_seeds():
     tally = Tally(tuple(record("mnist", "fedpn", m, seed=i) for i, m in enumerate((0.97, 0.98))))
     assert str(tally.accuracy("mnist", "fedpn", "mix")) == "97.5 ± 0.5"
@@ -240,7 +250,7 @@ def test_the_ledger_shows_what_is_missing():
             **{"global": 0.7, "oracle": 0.9},
         )
     ]
-    book = ledger.make(records, {}, here={"mnist"})
+    book = ledger.make(records, {}, {}, here={"mnist"})
     text, page = ledger_markdown.render(book), ledger_html.render(book)
     for shown in (text, page):
         assert "MedMNIST-A (subset)" in shown
@@ -296,17 +306,28 @@ def test_stopping_lets_no_other_begin():
 
 
 def _command(out: Path, *more: str) -> list[str]:
-    options = ["--quick", "--datasets", "digits", "--algorithms", "fedavg", "--rounds", "2"]
+    options = ["--quick", "--datasets", "digits", "--algorithms", "fedavg", "--rounds", "6"]
     command = [sys.executable, "-m", "fedpn.cli", "paper", *options, "--only", "benchmark"]
     return [*command, "--out", str(out), *more]
 
 
-@pytest.mark.slow
-def test_killed_and_restarted_it_keeps_finished_cells(tmp_path):
-    out = tmp_path / "results"
-    process = subprocess.Popen(_command(out, "--jobs", "1"), start_new_session=True)
-    while process.poll() is None and not list(out.glob("cells/*.json")):
+def _until(process, out: Path, pattern: str) -> None:
+    """Waits until the process has written such a file."""
+    while process.poll() is None and not list(out.glob(pattern)):
         time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_stopped_killed_and_restarted_it_keeps_finished_cells(tmp_path):
+    out = tmp_path / "results"
+    process = subprocess.Popen(_command(out, "--jobs", "1"))
+    _until(process, out, "runs/*/history.jsonl")
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert not list(out.glob("cells/*.json"))
+    assert list(out.glob("runs/*/state.safetensors")), "it saved where it was"
+    process = subprocess.Popen(_command(out, "--jobs", "1"), start_new_session=True)
+    _until(process, out, "cells/*.json")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     first = {p.name: p.stat().st_mtime_ns for p in out.glob("cells/*.json")}

@@ -11,7 +11,7 @@ from fedpn.experiments.claims import verdicts
 from fedpn.experiments.grid import EXTRA_SETS, PAPER_SETS, at_hand
 from fedpn.experiments.published import slips
 from fedpn.experiments.record import read_records
-from fedpn.experiments.tables import Maker, Table, rows_of, set_title
+from fedpn.experiments.tables import Maker, Table, rows_of, set_title, tried
 from fedpn.experiments.tally import Tally
 from fedpn.experiments.verdict import Verdict
 
@@ -43,7 +43,7 @@ class Book:
 def write(out: Path, pages: Path, wrong: dict[str, str]) -> None:
     """Reads the results below `out` and writes `ledger.html` and `ledger.md`."""
     here = {name for name in [*PAPER_SETS, *EXTRA_SETS] if at_hand(name)}
-    book = make(read_records(out), read_figures(out), here, wrong)
+    book = make(read_records(out), read_figures(out), read_tuning(out), here, wrong)
     pages.mkdir(parents=True, exist_ok=True)
     store.write_text(pages / "ledger.html", ledger_html.render(book))
     store.write_text(pages / "ledger.md", ledger_markdown.render(book))
@@ -60,16 +60,22 @@ def read_figures(out: Path) -> dict[str, tuple[Tree, str]]:
     return found
 
 
+def read_tuning(out: Path) -> dict[str, Tree]:
+    """What candidates for budgets came to, by dataset."""
+    return {path.stem: store.read_json(path) for path in sorted((out / "tuning").glob("*.json"))}
+
+
 def make(
     records: list[Tree],
     figures: dict[str, tuple[Tree, str]],
+    tuning: dict[str, Tree],
     here: Collection[str] = (),
     wrong: dict[str, str] | None = None,
 ) -> Book:
     """Brings everything together."""
     tally = Tally(tuple(records))
     return Book(
-        Maker(tally, here).all() if records else [],
+        [*(Maker(tally, here).all() if records else []), *([tried(tuning)] if tuning else [])],
         verdicts(tally, {name: result for name, (result, _) in figures.items()}),
         slips(),
         notes(tally),

@@ -18,7 +18,7 @@ def render(book: "Book") -> str:
         "## Verdicts",
         grid(["claim", "verdict", "why"], [list(v) for v in book.verdicts]),
     ]
-    for table in book.tables:
+    for table in filter(lambda t: t.rows, book.tables):
         parts += [f"## {table.title}", table.lead, of_table(table)]
     parts += ["## How to read this", _bullets(book.notes)]
     parts += ["## Slips of the paper", _bullets(book.slips)]
