@@ -305,10 +305,13 @@ def test_stopping_lets_no_other_begin():
     assert crew.play(jobs, 1, lambda job, done, words="": None, lambda: True) == {}
 
 
-def _command(out: Path, *more: str) -> list[str]:
+def _options(out: Path) -> list[str]:
     options = ["--quick", "--datasets", "digits", "--algorithms", "fedavg", "--rounds", "6"]
-    command = [sys.executable, "-m", "fedpn.cli", "paper", *options, "--only", "benchmark"]
-    return [*command, "--out", str(out), *more]
+    return ["paper", *options, "--only", "benchmark", "--out", str(out)]
+
+
+def _command(out: Path) -> list[str]:
+    return [sys.executable, "-m", "fedpn.cli", *_options(out), "--jobs", "1"]
 
 
 def _until(process, out: Path, pattern: str) -> None:
@@ -320,19 +323,19 @@ def _until(process, out: Path, pattern: str) -> None:
 @pytest.mark.slow
 def test_stopped_killed_and_restarted_it_keeps_finished_cells(tmp_path):
     out = tmp_path / "results"
-    process = subprocess.Popen(_command(out, "--jobs", "1"))
+    process = subprocess.Popen(_command(out))
     _until(process, out, "runs/*/history.jsonl")
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     assert not list(out.glob("cells/*.json"))
     assert list(out.glob("runs/*/state.safetensors")), "it saved where it was"
-    process = subprocess.Popen(_command(out, "--jobs", "1"), start_new_session=True)
+    process = subprocess.Popen(_command(out), start_new_session=True)
     _until(process, out, "cells/*.json")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     first = {p.name: p.stat().st_mtime_ns for p in out.glob("cells/*.json")}
     assert first
-    assert subprocess.run(_command(out), check=False).returncode == 0
+    assert main(_options(out)) == 0
     after = {p.name: p.stat().st_mtime_ns for p in out.glob("cells/*.json")}
     assert len(after) == 3
     assert first.items() <= after.items()
