@@ -26,8 +26,8 @@ ROWS = [
     {"store", "config", "memories", "privacy", "trackers"},
     {"algorithms", "routing", "nn", "data"},
     {"algorithm"},
-    {"optim", "dirichlet", "metrics", "aggregation", "kernels"},
-    {"trees", "fields", "errors", "allocator"},
+    {"gradient", "optim", "dirichlet", "metrics", "aggregation", "kernels"},
+    {"trees", "fields", "errors", "allocator", "workers"},
 ]
 HEIGHT = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
 ONLY_IN = {

@@ -6,10 +6,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 from torch.utils._pytree import tree_map
 
 from .fields import Natural, NonNegative, Positive, Share
+from .gradient import gradient
 from .optim import OPTIMIZERS, Optimizer, owner
 from .trees import Params, Slots, map_slots, split, zip_with
 
@@ -172,14 +173,6 @@ class FedAvg:
         if self.optimizer_state == "reset":
             return {}
         return {"optimizer": split(optimizer, keep[self.optimizer_state])[0]}
-
-
-def gradient(
-    objective: Callable[[Params], tuple[Tensor, Params]], params: Params
-) -> tuple[Params, Tensor, Params]:
-    """Returns the gradient, the value and the new buffers."""
-    grads, (value, buffers) = grad_and_value(objective, has_aux=True)(params)
-    return grads, value, buffers
 
 
 def where(active: Tensor, new: Params, old: Params) -> Params:

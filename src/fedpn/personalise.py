@@ -1,6 +1,5 @@
 """The stage after the rounds: adapt, calibrate -> each client's models and thresholds."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from fedpn.nn.task import Model
 from fedpn.routing.calibrate import Thresholds, calibrate
 from fedpn.routing.scores import LOGIT_SCORES, Opinion, of_logits, of_posterior
 from fedpn.trees import Params, Slots, map_slots, split, stack, unstack
+from fedpn.workers import cohorts_of, lanes, side_by_side
 
 ROUTER = "router."  # names of what a router keeps beside a client's model
 CHUNK = 512  # rows at once: their tensors stay in the processor's cache
@@ -154,8 +154,8 @@ def adapt(
     if _leaves_encoder(algorithm, task, fresh):
         z = embed.pool(server["model"], np.concatenate(rows))
         task, data = model.top, Data(z, data.y)
-    adapted: list[Slots] = []
-    groups = np.array_split(np.arange(len(rows)), math.ceil(len(rows) / cohort))
+    beside = lanes(data.x.device)
+    groups = cohorts_of(np.arange(len(rows)), cohort, beside)
     steps = sum(max(len(plans[c]) for c in group) for group in groups)
     done = iter(range(1, steps + 1))
 
@@ -163,11 +163,12 @@ def adapt(
         mine = _ticking(batches(data, plan), lambda: tick(next(done), steps))
         return algorithm.adapt(task, server, memory, fresh, mine)
 
-    for group in groups:
+    def together(group: Array) -> list[Slots]:
         plan = Plan(*(t.to(data.x.device) for t in stack_plans([plans[c] for c in group])))
         mine = map_slots(lambda t: t.to(data.x.device), stack([memories[c] for c in group]))
-        adapted += unstack(mapped(client, mine, plan), len(group))
-    return adapted
+        return unstack(mapped(client, mine, plan), len(group))
+
+    return [memory for group in side_by_side(together, groups, beside) for memory in group]
 
 
 def _plans(algorithm: FedAvg, rows: tuple[Array, ...], batch: int, seed: int) -> list[Array]:

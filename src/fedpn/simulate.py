@@ -1,6 +1,5 @@
 """All rounds in this process, clients stacked and mapped."""
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from fedpn.data.dataset import Array
 from fedpn.data.plan import draw, stack_plans, steps_of
 from fedpn.memories import Memories
 from fedpn.trees import Params, Slots, map_slots, public, stack, unstack
+from fedpn.workers import cohorts_of, lanes, side_by_side
 
 STACKED = 4_000_000  # parameters that are worth stacking at once: beyond, mapping gains nothing
 
@@ -40,6 +40,16 @@ class Round(NamedTuple):
     refused: list[int]  # uploaded what is not finite, or too long a move
     norm: float  # of the server's move
     seconds: float
+
+
+class Uploads(NamedTuple):
+    """What a cohort sends, and what its clients remember."""
+
+    memories: dict[int, Slots]
+    refused: list[int]
+    slots: Slots  # stacked, or summed already
+    weights: Tensor
+    loss: Tensor  # of all, weighted
 
 
 @dataclass(frozen=True)
@@ -76,37 +86,49 @@ class Engine:
         there = joined[~np.isin(joined, gone)]
         sent = public(state.server)
         size = self.work.cohort or cohort_size(sent, state.memories[0])
-        kept: list[tuple[Slots, Tensor]] = []
-        refused, losses = [], []
-        for cohort in np.array_split(there, max(math.ceil(len(there) / size), 1)):
-            if not len(cohort):
-                continue
-            slow = self.faults.stragglers
-            plan = plan_round(self.rows, cohort, self.work, self.seed, state.round, slow)
-            plan = Plan(*(t.to(self.data.x.device) for t in plan))
-            stacked = stack([state.memories[c] for c in cohort])
-            stacked = map_slots(lambda t: t.to(self.data.x.device), stacked)
-            upload, memories, loss = self.play(sent, stacked, plan)
-            good = self._valid(sent, upload, len(cohort)) & loss.isfinite().cpu()
-            refused += cohort[~good.numpy()].tolist()
-            for i, memory in enumerate(unstack(memories, len(cohort))):
-                if good[i]:
-                    state.memories[cohort[i]] = memory
-            weights = torch.tensor([float(len(self.rows[c])) for c in cohort])[good]
-            if len(weights):
-                valid = map_slots(lambda t, good=good: t[good], upload)
-                kept.append(self._reduced(valid, weights))
-                losses.append((loss.cpu()[good].double() * weights).sum())
+        beside = lanes(self.data.x.device)
+        cohorts = cohorts_of(there, size, beside)
+        kept: list[Uploads] = []
+        refused: list[int] = []
+        for uploads in side_by_side(lambda c: self._cohort(state, sent, c), cohorts, beside):
+            refused += uploads.refused
+            for client, memory in uploads.memories.items():
+                state.memories[client] = memory
+            if len(uploads.weights):
+                kept.append(uploads._replace(memories={}))
         record = Round(state.round + 1, None, len(joined), gone.tolist(), refused, 0.0, 0.0)
         if not kept:
             return state.server, record
-        total = float(sum(w.sum() for _, w in kept))
         mean = self._mean(sent, kept, state.round)
-        heard = sum(len(weights) for _, weights in kept)
+        heard = sum(len(uploads.weights) for uploads in kept)
+        total = float(sum(uploads.weights.sum() for uploads in kept))
+        loss = float(sum(uploads.loss for uploads in kept)) / total
         server = self.algorithm.aggregate(state.server, mean, heard / len(self.rows))
         step = map_slots(torch.sub, {"model": server["model"]}, {"model": state.server["model"]})
         length = float(norms(map_slots(lambda t: t[None], step))) if step["model"] else 0.0
-        return server, record._replace(loss=float(sum(losses)) / total, norm=length)
+        return server, record._replace(loss=loss, norm=length)
+
+    def _cohort(self, state: State, sent: Slots, cohort: Array) -> Uploads:
+        """Plays a cohort's part of a round, and looks at what it uploads."""
+        slow, device = self.faults.stragglers, self.data.x.device
+        plan = plan_round(self.rows, cohort, self.work, self.seed, state.round, slow)
+        plan = Plan(*(t.to(device) for t in plan))
+        stacked = stack([state.memories[c] for c in cohort])
+        stacked = map_slots(lambda t: t.to(device), stacked)
+        upload, memories, losses = self.play(sent, stacked, plan)
+        good = self._valid(sent, upload, len(cohort)) & losses.isfinite().cpu()
+        news = dict(zip(cohort.tolist(), unstack(memories, len(cohort)), strict=True))
+        refused = cohort[~good.numpy()].tolist()
+        weights = torch.tensor([float(len(self.rows[c])) for c in cohort])[good]
+        if refused:
+            upload = map_slots(lambda t: t[good], upload)
+        return Uploads(
+            {client: memory for client, memory in news.items() if client not in refused},
+            refused,
+            self._reduced(upload, weights),
+            weights,
+            (losses.cpu()[good].double() * weights).sum(),
+        )
 
     def play(self, server: Slots, memories: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
         """Maps `train` over stacked clients."""
@@ -128,18 +150,17 @@ class Engine:
             good &= norms(moves(server, upload)) <= self.faults.max_norm
         return good.cpu()
 
-    def _reduced(self, upload: Slots, weights: Tensor) -> tuple[Slots, Tensor]:
+    def _reduced(self, upload: Slots, weights: Tensor) -> Slots:
         """Sums a cohort at once where the rule allows, so that uploads need not be kept."""
-        if self.aggregation.rule == "mean":
-            return weighted_sum(upload, weights), weights
-        return upload, weights
+        return weighted_sum(upload, weights) if self.aggregation.rule == "mean" else upload
 
-    def _mean(self, server: Slots, kept: list[tuple[Slots, Tensor]], round_: int) -> Slots:
-        weights = torch.cat([w for _, w in kept])
+    def _mean(self, server: Slots, kept: list[Uploads], round_: int) -> Slots:
+        weights = torch.cat([uploads.weights for uploads in kept])
+        slots = [uploads.slots for uploads in kept]
         if self.aggregation.rule == "mean":
             total = float(weights.sum())
-            return map_slots(lambda *ts: torch.stack(ts).sum(0) / total, *(u for u, _ in kept))
-        uploads = map_slots(lambda *ts: torch.cat(ts), *(u for u, _ in kept))
+            return map_slots(lambda *ts: torch.stack(ts).sum(0) / total, *slots)
+        uploads = map_slots(lambda *ts: torch.cat(ts), *slots)
         seed = np.random.SeedSequence((self.seed, 12, round_)).generate_state(1, np.uint64)
         generator = torch.Generator().manual_seed(int(seed[0] >> 1))
         move = make_rule(self.aggregation, generator)(moves(server, uploads), weights)

@@ -6,8 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedpn.algorithm import Batch, Task, gradient
+from fedpn.algorithm import Batch, Task
 from fedpn.fields import NonNegative, Share
+from fedpn.gradient import gradient
 from fedpn.trees import Params, Slots, split, zip_with
 
 from .twin import Twin

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedpn.algorithm import Batch, Task, gradient
+from fedpn.algorithm import Batch, Task
 from fedpn.fields import NonNegative
+from fedpn.gradient import gradient
 from fedpn.trees import Slots, split
 
 from .twin import Twin

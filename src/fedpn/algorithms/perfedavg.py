@@ -5,9 +5,10 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fedpn.algorithm import Batch, FedAvg, Task, gradient
+from fedpn.algorithm import Batch, FedAvg, Task
 from fedpn.errors import UserError
 from fedpn.fields import Natural, Positive, Share
+from fedpn.gradient import gradient
 from fedpn.optim import Optimizer, sgd
 from fedpn.trees import Params, Slots, split, zip_with
 

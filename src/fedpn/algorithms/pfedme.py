@@ -5,8 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedpn.algorithm import Batch, FedAvg, Task, gradient
+from fedpn.algorithm import Batch, FedAvg, Task
 from fedpn.fields import Count, Positive, Share
+from fedpn.gradient import gradient
 from fedpn.trees import Params, Slots, split, zip_with
 
 

@@ -6,9 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedpn.algorithm import Batch, FedAvg, Task, gradient
+from fedpn.algorithm import Batch, FedAvg, Task
 from fedpn.errors import UserError
 from fedpn.fields import Share
+from fedpn.gradient import gradient
 from fedpn.trees import Params, Slots, split, zip_with
 
 

@@ -1,8 +1,11 @@
 """Networks whose every part is a pure function of named parameters."""
 
+import copy
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -116,7 +119,27 @@ class PosteriorNetwork(Classifier):
 
 def call(network: nn.Module, params: Params, method: str, *args: Any) -> Any:
     """Calls one method of a network with the given parameters and buffers."""
-    return functional_call(network, params, (method, *args))
+    return functional_call(_mine(network), params, (method, *args))
+
+
+_copies = threading.local()
+
+
+def _mine(network: nn.Module) -> nn.Module:
+    """This thread's copy of a network, which shares its tensors.
+
+    `functional_call` lends parameters to the modules while it runs, so no two threads may call one.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return network
+    if not hasattr(_copies, "by_network"):
+        _copies.by_network = WeakKeyDictionary()
+    mine: nn.Module | None = _copies.by_network.get(network)
+    if mine is None:
+        tensors = [*network.parameters(), *network.buffers()]
+        mine = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+        _copies.by_network[network] = mine
+    return mine
 
 
 def parameters(network: nn.Module) -> Params:
