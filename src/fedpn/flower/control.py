@@ -34,7 +34,8 @@ def ask(home: Path, *words: str) -> dict[str, Any]:
 def last_line(text: str) -> str:
     """The line that says what is wrong, after those that say what was done."""
     lines = [line.strip(" │╭╰─╮╯") for line in text.splitlines()]
-    return next((line for line in reversed(lines) if line), "no word of why")
+    said = [line for line in lines if line and not line.startswith("For more information")]
+    return said[-1] if said else "no word of why"
 
 
 def register(home: Path, key: Path) -> bool:
