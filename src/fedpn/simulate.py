@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.aggregation import AggregationConfig, make_rule, norms, weighted_sum
+from fedpn.aggregation import AggregationConfig
 from fedpn.algorithm import Data, FedAvg, Plan, Task, mapped, train
 from fedpn.config import FaultConfig, TrainConfig
 from fedpn.data.dataset import Array
 from fedpn.data.plan import draw, stack_plans, steps_of
+from fedpn.gather import Gatherer, Part
 from fedpn.memories import Memories
 from fedpn.trees import Params, Slots, map_slots, public, stack, unstack
 from fedpn.workers import cohorts_of, lanes, side_by_side
@@ -42,13 +44,12 @@ class Round(NamedTuple):
     seconds: float
 
 
-class Uploads(NamedTuple):
-    """What a cohort sends, and what its clients remember."""
+class Played(NamedTuple):
+    """What a cohort uploads, and what its clients remember."""
 
     memories: dict[int, Slots]
     refused: list[int]
-    slots: Slots  # stacked, or summed already
-    weights: Tensor
+    part: Part
     loss: Tensor  # of all, weighted
 
 
@@ -64,6 +65,10 @@ class Engine:
     work: TrainConfig
     faults: FaultConfig = field(default_factory=FaultConfig)
     aggregation: AggregationConfig = field(default_factory=AggregationConfig)
+
+    @cached_property
+    def gatherer(self) -> Gatherer:
+        return Gatherer(self.algorithm, self.seed, self.aggregation, self.faults.max_norm)
 
     def rounds(self, state: State, until: int) -> Iterator[tuple[State, Round]]:
         """Plays round after round; what is drawn depends on (seed, round, client) alone."""
@@ -88,27 +93,24 @@ class Engine:
         size = self.work.cohort or cohort_size(sent, state.memories[0])
         beside = lanes(self.data.x.device)
         cohorts = cohorts_of(there, size, beside)
-        kept: list[Uploads] = []
+        parts: list[Part] = []
         refused: list[int] = []
-        for uploads in side_by_side(lambda c: self._cohort(state, sent, c), cohorts, beside):
-            refused += uploads.refused
-            for client, memory in uploads.memories.items():
+        loss = 0.0
+        for played in side_by_side(lambda c: self._cohort(state, sent, c), cohorts, beside):
+            refused += played.refused
+            for client, memory in played.memories.items():
                 state.memories[client] = memory
-            if len(uploads.weights):
-                kept.append(uploads._replace(memories={}))
+            if len(played.part.weights):
+                parts.append(played.part)
+                loss += float(played.loss)
         record = Round(state.round + 1, None, len(joined), gone.tolist(), refused, 0.0, 0.0)
-        if not kept:
+        if not parts:
             return state.server, record
-        mean = self._mean(sent, kept, state.round)
-        heard = sum(len(uploads.weights) for uploads in kept)
-        total = float(sum(uploads.weights.sum() for uploads in kept))
-        loss = float(sum(uploads.loss for uploads in kept)) / total
-        server = self.algorithm.aggregate(state.server, mean, heard / len(self.rows))
-        step = map_slots(torch.sub, {"model": server["model"]}, {"model": state.server["model"]})
-        length = float(norms(map_slots(lambda t: t[None], step))) if step["model"] else 0.0
-        return server, record._replace(loss=loss, norm=length)
+        total = float(sum(part.weights.sum() for part in parts))
+        server, norm = self.gatherer.advance(state.server, sent, parts, len(self.rows), state.round)
+        return server, record._replace(loss=loss / total, norm=norm)
 
-    def _cohort(self, state: State, sent: Slots, cohort: Array) -> Uploads:
+    def _cohort(self, state: State, sent: Slots, cohort: Array) -> Played:
         """Plays a cohort's part of a round, and looks at what it uploads."""
         slow, device = self.faults.stragglers, self.data.x.device
         plan = plan_round(self.rows, cohort, self.work, self.seed, state.round, slow)
@@ -116,17 +118,16 @@ class Engine:
         stacked = stack([state.memories[c] for c in cohort])
         stacked = map_slots(lambda t: t.to(device), stacked)
         upload, memories, losses = self.play(sent, stacked, plan)
-        good = self._valid(sent, upload, len(cohort)) & losses.isfinite().cpu()
+        good = self.gatherer.valid(sent, upload, len(cohort)) & losses.isfinite().cpu()
         news = dict(zip(cohort.tolist(), unstack(memories, len(cohort)), strict=True))
         refused = cohort[~good.numpy()].tolist()
         weights = torch.tensor([float(len(self.rows[c])) for c in cohort])[good]
         if refused:
             upload = map_slots(lambda t: t[good], upload)
-        return Uploads(
+        return Played(
             {client: memory for client, memory in news.items() if client not in refused},
             refused,
-            self._reduced(upload, weights),
-            weights,
+            self.gatherer.part(upload, weights),
             (losses.cpu()[good].double() * weights).sum(),
         )
 
@@ -139,32 +140,6 @@ class Engine:
 
         played: tuple[Slots, Slots, Tensor] = mapped(client, memories, plan)
         return played
-
-    def _valid(self, server: Slots, upload: Slots, count: int) -> Tensor:
-        """Tells which uploads are finite and, where a bound is set, no longer than it."""
-        good = torch.ones(count, dtype=torch.bool, device=self.data.x.device)
-        for params in upload.values():
-            for tensor in params.values():
-                good &= tensor.reshape(count, -1).isfinite().all(1)
-        if self.faults.max_norm and upload["model"]:
-            good &= norms(moves(server, upload)) <= self.faults.max_norm
-        return good.cpu()
-
-    def _reduced(self, upload: Slots, weights: Tensor) -> Slots:
-        """Sums a cohort at once where the rule allows, so that uploads need not be kept."""
-        return weighted_sum(upload, weights) if self.aggregation.rule == "mean" else upload
-
-    def _mean(self, server: Slots, kept: list[Uploads], round_: int) -> Slots:
-        weights = torch.cat([uploads.weights for uploads in kept])
-        slots = [uploads.slots for uploads in kept]
-        if self.aggregation.rule == "mean":
-            total = float(weights.sum())
-            return map_slots(lambda *ts: torch.stack(ts).sum(0) / total, *slots)
-        uploads = map_slots(lambda *ts: torch.cat(ts), *slots)
-        seed = np.random.SeedSequence((self.seed, 12, round_)).generate_state(1, np.uint64)
-        generator = torch.Generator().manual_seed(int(seed[0] >> 1))
-        move = make_rule(self.aggregation, generator)(moves(server, uploads), weights)
-        return map_slots(torch.add, {role: server[role] for role in move}, move)
 
 
 def begin(
@@ -202,30 +177,26 @@ def plan_round(
     stragglers: float = 0.0,
 ) -> Plan:
     """Draws each client's batches of a round; stragglers do only some of their steps."""
-    plans = []
-    for client in map(int, cohort):
-        mine = rows[client]
-        epochs = work.epochs
-        steps = steps_of(len(mine), work.batch, epochs) if epochs else work.steps
-        plan = draw(mine, steps, work.batch, (seed, 5, round_, client))
-        rng = np.random.default_rng((seed, 10, round_, client))
-        if rng.random() < stragglers:
-            plan = plan[: rng.integers(1, max(steps, 2))]
-        plans.append(plan)
-    return stack_plans(plans)
+    return stack_plans(
+        [plan_client(rows[c], c, work, seed, round_, stragglers) for c in map(int, cohort)]
+    )
+
+
+def plan_client(
+    rows: Array, client: int, work: TrainConfig, seed: int, round_: int, stragglers: float = 0.0
+) -> Array:
+    """Draws one client's batches of a round."""
+    steps = steps_of(len(rows), work.batch, work.epochs) if work.epochs else work.steps
+    plan = draw(rows, steps, work.batch, (seed, 5, round_, client))
+    rng = np.random.default_rng((seed, 10, round_, client))
+    if rng.random() < stragglers:
+        plan = plan[: rng.integers(1, max(steps, 2))]
+    return plan
 
 
 def _some(clients: Array, share: float, seed: tuple[int, ...]) -> Array:
     """Draws each client with a chance."""
     return clients[np.random.default_rng(seed).random(len(clients)) < share]
-
-
-def moves(server: Slots, uploads: Slots) -> Slots:
-    """What stacked uploads moved by."""
-    return {
-        role: {name: t - server[role][name] for name, t in params.items()}
-        for role, params in uploads.items()
-    }
 
 
 def cohort_size(server: Slots, memory: Slots) -> int:
