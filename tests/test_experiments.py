@@ -258,6 +258,14 @@ def test_limits_follow_the_rule_of_calibration(n):
     assert ends.tolist() == [-math.inf, math.inf]
 
 
+def test_a_score_at_the_limit_is_not_delegated():
+    one = torch.tensor([True])
+    places = {name: torch.tensor([0]) for name in ("ind", "ood", "mix")}
+    scene = scenes.Scene(*[None] * 4, places, local_right=one, global_right=~one)
+    found = scenes.switch_accuracy(scene, torch.tensor([0.5]), torch.tensor([0.4, 0.5, 0.6]))
+    assert found["mix"].tolist() == [0, 1, 1]
+
+
 def test_the_threshold_meets_the_run_at_its_own_quantile(home, played):
     result = played("threshold")
     curves = result["curves"]["digits"]
@@ -319,7 +327,7 @@ def test_gaussians_by_scipy(first_scene):
 
 def test_the_rule_is_the_switch_of_the_library(opened):
     rows = np.sort(np.concatenate(opened.ready.federation.test))
-    seen = opened.look(opened.shared, opened.embed(opened.shared, rows[:200]).flip(1))
+    seen = opened.look(opened.shared, opened.embed(opened.shared, rows).flip(1))
     told = refusal.rule(opened, seen)
     answered = wrong = total = 0
     for client in range(opened.ready.federation.clients):
@@ -333,6 +341,8 @@ def test_the_rule_is_the_switch_of_the_library(opened):
     assert float(told["risk"][at]) == pytest.approx(wrong / answered)
     assert float(told["coverage"][0]) == 1
     assert float(told["coverage"][-1]) == 0
+    # Half of what is shown is strangers, and every answer to them is wrong.
+    assert float(told["risk"][0]) == pytest.approx((1 + float(told["known_wrong"][0])) / 2)
 
 
 def test_strangers_are_told_by_every_score_as_scipy_says(opened):
