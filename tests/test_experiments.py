@@ -206,13 +206,22 @@ def test_noise_is_among_the_noisy_classes_and_dealt_by_what_it_says():
     assert config.method.loss == "repaired"
 
 
+def test_noise_after_dealing_leaves_whole_classes_to_each():
+    config = noisy.settings_of(Settings(quick=True), seed=0, part="clients")
+    ready, before = noise.prepare_noisy(config, dealt_first=True)
+    after, rows = ready.dataset.y, ready.federation.train
+    assert max(len(set(before[mine])) for mine in rows) <= 3
+    assert max(len(set(after[mine])) for mine in rows) > 3
+    assert np.isin(before[after >= 5], noise.NOISY).all()
+
+
 def test_the_measures_of_noise():
     rng = torch.Generator().manual_seed(0)
     alpha = 1 + 20 * torch.rand(60, 10, generator=rng)
     log_p = torch.randn(60, generator=rng)
     dark = np.arange(60) >= 25
     held = noise.Held(Posterior(alpha, log_p, log_p, alpha), dark, alpha.argmax(-1).numpy())
-    by_noise = noisy.measure(held)
+    by_noise = noisy.measure([held])
     entropies = np.array(
         [(-(m * np.log(m)).sum(-1)).mean() for m in _draws(alpha.double().numpy())]
     )
@@ -221,6 +230,9 @@ def test_the_measures_of_noise():
     density = mann_whitney(-log_p.numpy()[~dark], -log_p.numpy()[dark])
     assert by_noise["auroc"]["epistemic"] == pytest.approx(density)
     assert by_noise["clean_accuracy"] == 1
+    own = held._replace(noisy=~dark)
+    opposite = noisy.measure([held, own])["auroc"]  # within each model, then their mean
+    assert opposite["epistemic"] == pytest.approx(0.5)
     both = stopgrad.measure(held)
     assert both["auroc"] == pytest.approx(density)
     assert both["median"]["noisy"] == pytest.approx(np.median(log_p.numpy()[dark]), abs=0.1)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedpn.config import Config
 from fedpn.data.dataset import Array
@@ -15,35 +16,53 @@ from fedpn.dirichlet import Posterior
 from fedpn.personalise import CHUNK, Embedder
 from fedpn.prepare import Prepared, assemble, deal_rows
 from fedpn.rounds import Company, play_rounds
+from fedpn.simulate import State
+from fedpn.trees import Params
 
 NOISY = (5, 6, 7, 8, 9)
 
 
 class Held(NamedTuple):
-    """What the global model says of all test rows, and which of them are of a noisy class."""
+    """What a model says of test rows, and which of them are of a noisy class."""
 
     posterior: Posterior
     noisy: Array  # [n], by the class before the noise
     labels: Array  # [n], the class before the noise
 
 
-def prepare_noisy(config: Config) -> tuple[Prepared, Array]:
-    """Redraws the labels, then deals rows by them, in the paper's order; returns the old labels."""
+def prepare_noisy(config: Config, dealt_first: bool = False) -> tuple[Prepared, Array]:
+    """Redraws the labels and deals rows by them, or the other way round; returns the old labels.
+
+    Dealt first, a client has whole classes, some of them under random labels; dealt by the noise,
+    its labels are few, and each of them may stand for any noisy class.
+    """
     dataset = open_dataset(config.dataset)
-    changed = noisy_labels(dataset.y, NOISY, config.seed)
-    return assemble(config, *deal_rows(config, replace(dataset, y=changed))), dataset.y
+    changed = replace(dataset, y=noisy_labels(dataset.y, NOISY, config.seed))
+    _, federation = deal_rows(config, dataset if dealt_first else changed)
+    return assemble(config, changed, federation), dataset.y
 
 
-def federate_noisy(config: Config, out: Path, company: Company) -> tuple[Prepared, Held]:
-    """Plays the rounds into `out`, or goes on with them, and asks the global model."""
-    ready, before = prepare_noisy(config)
+def train_noisy(
+    config: Config, out: Path, company: Company, dealt_first: bool = False
+) -> tuple[Prepared, Array, State]:
+    """Plays the rounds into `out`, or goes on with them; returns the old labels too."""
+    ready, before = prepare_noisy(config, dealt_first)
     out.mkdir(parents=True, exist_ok=True)
-    state = play_rounds(config, ready, out, company)
+    return ready, before, play_rounds(config, ready, out, company)
+
+
+def ask(ready: Prepared, params: Params, z: Tensor, rows: Array, before: Array) -> Held:
+    """Asks a model for the embeddings of some rows."""
+    with torch.no_grad():
+        parts = [ready.model.posterior(params, part) for part in torch.split(z, CHUNK)]
+    posterior = Posterior(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
+    return Held(posterior, np.isin(before[rows], NOISY), before[rows])
+
+
+def ask_global(config: Config, ready: Prepared, before: Array, state: State) -> Held:
+    """Asks the global model for all test rows."""
     shared = config.method.shared(state.server)
     assert shared is not None
     rows = np.sort(np.concatenate(ready.federation.test))
-    with torch.no_grad():
-        z = Embedder(ready.model, ready.data.x, shared)(shared, rows)
-        parts = [ready.model.posterior(shared, part) for part in torch.split(z, CHUNK)]
-    posterior = Posterior(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
-    return ready, Held(posterior, np.isin(before[rows], NOISY), before[rows])
+    z = Embedder(ready.model, ready.data.x, shared)(shared, rows)
+    return ask(ready, shared, z, rows, before)

@@ -19,7 +19,7 @@ from fedpn.experiments.figure import (
     page,
     plural,
 )
-from fedpn.experiments.noise import Held, federate_noisy
+from fedpn.experiments.noise import Held, ask_global, train_noisy
 from fedpn.nn.loss import LOSSES
 from fedpn.rounds import Company
 
@@ -47,8 +47,8 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
             config = settings_of(settings, seed, loss)
             place = out / "runs" / f"{config.dataset}-noisy-{loss}-r{config.rounds}-s{seed}"
             company.say(f"{config.dataset}, {LOSS_NAMES[loss]}, seed {seed}")
-            ready, held = federate_noisy(config, place, company)
-            measured[loss] = measure(held)
+            ready, before, state = train_noisy(config, place, company)
+            measured[loss] = measure(ask_global(config, ready, before, state))
         seeds.append(measured)
     about = {"name": ready.dataset.name, "note": ready.dataset.note}
     training = {"rounds": config.rounds, "clients": config.clients}
