@@ -35,6 +35,7 @@ class DataConfig:
     label: str = ""  # of a table, the column; "label" where nothing is said
     client: str = ""  # of a table, the column of owners; "client" where there is one
     image_size: Annotated[int, Bounds(low=0, high=4096)] = 0  # of own images; 0: that of the data
+    classes: tuple[str, ...] = ()  # by number; none: those of the data, in their order
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,10 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
     if get_origin(hint) is Literal:
         _one_of(path, value, list(get_args(hint)))
         return value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f'{path} is {value!r}, but must be a list, such as ["a", "b"]')
+        return tuple(_convert(get_args(hint)[0], item, path) for item in value)
     if get_origin(hint) in (Union, types.UnionType):
         return _convert(get_args(hint)[0], value, path)
     if is_dataclass(hint):

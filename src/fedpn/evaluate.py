@@ -1,5 +1,6 @@
 """Models and test sets -> metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -51,25 +52,29 @@ def look(
     people: Population,
     observe: Observer,
     thresholds: list[Thresholds] | None,
+    clients: Sequence[int] | None = None,
 ) -> list[View]:
-    """Asks every client's model and the global one for every row of the client's test sets."""
+    """Asks each client's model and the global one for every row of the client's test sets.
+
+    `people` and `thresholds` are those of the given clients, or of all.
+    """
     pooled = np.sort(np.concatenate(federation.test))
     everywhere = None if people.shared is None else observe(people.shared, pooled)
     views = []
-    for client in range(federation.clients):
+    for place, client in enumerate(clients or range(federation.clients)):
         known, unknown = federation.ind(client), federation.ood(client)
         rows = np.concatenate([known, unknown])
-        own = observe(people.predictor(client), rows)
+        own = observe(people.predictor(place), rows)
         shared = None
         if everywhere is not None:
-            place = torch.from_numpy(np.searchsorted(pooled, rows))
-            shared = Opinion(*(t[place] for t in everywhere))
+            found = torch.from_numpy(np.searchsorted(pooled, rows))
+            shared = Opinion(*(t[found] for t in everywhere))
         sets = {
             "ind": torch.arange(len(known)),
             "ood": torch.arange(len(known), len(rows)),
             "mix": torch.from_numpy(np.flatnonzero(np.isin(rows, federation.mix(client)))),
         }
-        mine = None if thresholds is None else thresholds[client]
+        mine = None if thresholds is None else thresholds[place]
         views.append(_view(rows, federation.labels, sets, own, shared, mine))
     return views
 
@@ -165,8 +170,25 @@ def summarise(trees: list[Tree], over: Any = np.mean) -> Tree:
 
 def evaluate(federation: Federation, views: list[View], headline: str, score: str) -> Tree:
     """The figures of all clients, client-wise: mean, spread, and each one's own."""
-    clients = [client_metrics(view, headline) for view in views]
-    total = summarise(clients)
+    return bring_together(
+        [
+            about_client(federation, client) | client_metrics(view, headline)
+            for client, view in enumerate(views)
+        ],
+        score,
+    )
+
+
+def about_client(federation: Federation, client: int) -> Tree:
+    """What figures of one client begin with."""
+    owned = federation.owned(client).tolist()
+    return {"client": client, "classes": owned, "rows": len(federation.train[client])}
+
+
+def bring_together(clients: list[Tree], score: str) -> Tree:
+    """Mean and spread of the clients' figures, wherever they were taken."""
+    about = ("client", "classes", "rows")
+    total = summarise([{k: v for k, v in c.items() if k not in about} for c in clients])
     accuracy = total["accuracy"]
     if "routing" in total:
         mix = {who: row["mix"] for who, row in accuracy.items()}
@@ -179,13 +201,5 @@ def evaluate(federation: Federation, views: list[View], headline: str, score: st
         name: summarise(accuracies, over)["accuracy"]
         for name, over in (("std", np.std), ("worst", np.min))
     }
-    total["per_client"] = [
-        {
-            "client": client,
-            "classes": federation.owned(client).tolist(),
-            "rows": len(federation.train[client]),
-        }
-        | figures
-        for client, figures in enumerate(clients)
-    ]
+    total["per_client"] = clients
     return total

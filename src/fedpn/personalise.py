@@ -142,12 +142,15 @@ def adapt(
     seed: int,
     cohort: int,
     tick: Callable[[int, int], None] = lambda done, of: None,
+    numbers: Sequence[int] | None = None,
 ) -> list[Slots]:
     """Lets each client fit its own model to its own training rows, as its algorithm says.
 
+    What is drawn depends on the clients' numbers, whoever of them is at hand.
+
     Where the encoder is shared and stays as it is, rows are embedded once and steps are cheap.
     """
-    plans = _plans(algorithm, rows, batch, seed)
+    plans = _plans(algorithm, rows, batch, seed, numbers)
     if not max(map(len, plans)):
         return [memories[client] for client in range(len(rows))]
     task = model.task
@@ -171,11 +174,17 @@ def adapt(
     return [memory for group in side_by_side(together, groups, beside) for memory in group]
 
 
-def _plans(algorithm: FedAvg, rows: tuple[Array, ...], batch: int, seed: int) -> list[Array]:
+def _plans(
+    algorithm: FedAvg,
+    rows: tuple[Array, ...],
+    batch: int,
+    seed: int,
+    numbers: Sequence[int] | None = None,
+) -> list[Array]:
     epochs, least = algorithm.adapt_epochs, algorithm.adapt_steps
     return [
         draw(mine, steps_of(len(mine), batch, epochs, least), batch, (seed, 6, client))
-        for client, mine in enumerate(rows)
+        for client, mine in zip(numbers or range(len(rows)), rows, strict=True)
     ]
 
 

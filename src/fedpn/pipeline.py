@@ -1,7 +1,7 @@
 """Config -> finished run: the whole way of the data on one screen."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from fedpn.config import Config, read_toml, to_tree
 from fedpn.errors import UserError
 from fedpn.evaluate import View, evaluate, look
 from fedpn.figures import figures, gallery
+from fedpn.memories import Memories
 from fedpn.personalise import (
     Embedder,
     Observer,
@@ -25,6 +26,7 @@ from fedpn.personalise import (
 from fedpn.prepare import Prepared, is_routed, prepare
 from fedpn.rounds import Company, Stopped, play_rounds
 from fedpn.routing.calibrate import Thresholds
+from fedpn.trees import Slots
 
 
 def run(
@@ -42,7 +44,9 @@ def run(
             company.say(f"{ready.dataset.name}: {line}")
     state = play_rounds(config, ready, out, company)
     clock.lap("federate")
-    people, observe, thresholds = personal_stage(config, ready, state, company)
+    people, observe, thresholds = personal_stage(
+        config, ready, state.server, state.memories, company
+    )
     clock.lap("personalise")
     company.tell("evaluate", 0, 1)
     views = look(ready.federation, people, observe, thresholds)
@@ -55,7 +59,10 @@ def run(
     report.write_page([out], out / "report.html")
     clock.lap("report")
     store.write_json(out / "timings.json", clock.laps | {"total": clock.total})
-    engine = {"cohort": cohort_of(config, state), "threads": torch.get_num_threads()}
+    engine = {
+        "cohort": cohort_of(config, state.server, state.memories),
+        "threads": torch.get_num_threads(),
+    }
     store.write_json(out / "engine.json", engine | {"device": str(ready.data.x.device)})
     store.seal(out)
     return results
@@ -77,64 +84,87 @@ class Clock:
 
 
 def personal_stage(
-    config: Config, ready: Prepared, state: simulate.State, company: Company
+    config: Config,
+    ready: Prepared,
+    server: Slots,
+    memories: Sequence[Slots] | Memories,
+    company: Company,
+    clients: Sequence[int] | None = None,
 ) -> tuple[Population, Observer, list[Thresholds] | None]:
-    """Lets every client adapt its model and, where there is a switch, calibrate it."""
-    rows, routing = ready.federation, config.routing
+    """Lets clients (all, or the given) adapt their models and, for a switch, calibrate them."""
+    routing, clients = config.routing, clients or range(ready.federation.clients)
+    train = tuple(ready.federation.train[client] for client in clients)
 
     def tick(done: int, of: int) -> None:
         company.tell("personalise", done, of)
         if company.stop() and done < of:
             raise Stopped("in the personal stage")
 
-    embed = Embedder(ready.model, ready.data.x, state.server["model"])
-    memories = adapt(
+    embed = Embedder(ready.model, ready.data.x, server["model"])
+    adapted = adapt(
         config.method,
         ready.model,
         ready.data,
-        rows.train,
-        state.server,
-        state.memories,
+        train,
+        server,
+        memories,
         ready.fresh,
         embed,
         config.train.batch,
         config.seed,
-        cohort_of(config, state),
+        cohort_of(config, server, memories),
         tick,
+        clients,
     )
-    people = population(config.method, state.server, memories)
+    people = population(config.method, server, adapted)
     if routing.router == "gaussian":
         classes = len(ready.dataset.classes)
         form = routing.covariance, routing.shrinkage
-        people = fit_routers(people, embed, ready.data.y, rows.train, classes, *form)
+        people = fit_routers(people, embed, ready.data.y, train, classes, *form)
     observe = Observer(ready.model, embed, routing.score, routing.router)
     if not is_routed(config):
         return people, observe, None
     shares = routing.outliers, routing.abstain
-    return people, observe, calibrate_all(people, observe, rows.calibration, *shares)
+    held_out = tuple(ready.federation.calibration[client] for client in clients)
+    return people, observe, calibrate_all(people, observe, held_out, *shares)
 
 
-def cohort_of(config: Config, state: simulate.State) -> int:
+def cohort_of(config: Config, server: Slots, memories: Sequence[Slots] | Memories) -> int:
     """How many clients are stacked at once."""
-    return config.train.cohort or simulate.cohort_size(state.server, state.memories[0])
+    return config.train.cohort or simulate.cohort_size(server, memories[0])
 
 
 def judge(config: Config, ready: Prepared, views: list[View]) -> dict[str, Any]:
     """The contents of `metrics.json`."""
-    rows = ready.federation
-    headline = "switch" if is_routed(config) else config.method.headline
+    rows, score = ready.federation, score_of(config)
+    figures = evaluate(rows, views, headline_of(config), score)
+    return headed(config, ready.dataset.name, rows.clients, figures)
+
+
+def headline_of(config: Config) -> str:
+    """Whose figures stand for the run."""
+    return "switch" if is_routed(config) else config.method.headline
+
+
+def score_of(config: Config) -> str:
+    """What a switch goes by."""
+    return config.routing.router or config.routing.score
+
+
+def headed(config: Config, dataset: str, clients: int, figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures under the facts of their run."""
     results = {
         "format": 1,
-        "dataset": ready.dataset.name,
+        "dataset": dataset,
         "algorithm": config.algorithm,
         "seed": config.seed,
-        "clients": rows.clients,
+        "clients": clients,
         "rounds": config.rounds,
-        "headline": headline,
-    } | evaluate(rows, views, headline, config.routing.router or config.routing.score)
+        "headline": headline_of(config),
+    } | figures
     if config.aggregation.rule == "private":
-        joined = simulate.joining(rows.clients, config.train.join)
-        spent = privacy.spent(config.aggregation, joined, rows.clients, config.rounds)
+        joined = simulate.joining(clients, config.train.join)
+        spent = privacy.spent(config.aggregation, joined, clients, config.rounds)
         results["privacy"] = {"epsilon": spent, "delta": config.aggregation.delta}
     return results
 

@@ -1,5 +1,6 @@
 """Everything that is settled before the first step: data, dealing, model."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -11,9 +12,10 @@ from fedpn.algorithm import Data
 from fedpn.config import Config
 from fedpn.data.dataset import Dataset
 from fedpn.data.federation import Federation, federate
-from fedpn.data.normalise import constants, moments
+from fedpn.data.normalise import Moments, constants, moments
 from fedpn.data.own import open_dataset
 from fedpn.data.partition import partition
+from fedpn.data.recode import recode
 from fedpn.errors import UserError
 from fedpn.nn.build import Blueprint, build_model, choose_encoder
 from fedpn.nn.posterior import parameters
@@ -35,9 +37,14 @@ class Prepared(NamedTuple):
 
 def deal(config: Config) -> tuple[Dataset, Federation]:
     """Loads the data and deals them to clients."""
+    return deal_rows(config, read(config, config.dataset))
+
+
+def read(config: Config, spec: str) -> Dataset:
+    """Loads data as the settings say."""
     d = config.data
-    dataset = open_dataset(config.dataset, d.image_size or None, d.label or None, d.client or None)
-    return deal_rows(config, dataset)
+    dataset = open_dataset(spec, d.image_size or None, d.label or None, d.client or None)
+    return recode(dataset, d.classes) if d.classes else dataset
 
 
 def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
@@ -59,15 +66,20 @@ def prepare(config: Config) -> Prepared:
 
 def assemble(config: Config, dataset: Dataset, federation: Federation) -> Prepared:
     """Builds the model for data that are dealt."""
-    device = find_device(config.train.device)
-    if is_routed(config):
-        _check_calibration(federation, config)
-    mean, std = constants(reduce(add, (moments(dataset.x[rows]) for rows in federation.train)))
-    blueprint = Blueprint(
+    check_calibration(config, federation, range(federation.clients))
+    classes = len(dataset.classes)
+    total = reduce(add, (moments(dataset.x[rows]) for rows in federation.train))
+    return equip(config, dataset, federation, plan_model(config, dataset.shape, classes, total))
+
+
+def plan_model(config: Config, shape: tuple[int, ...], classes: int, total: Moments) -> Blueprint:
+    """Settles the network by its inputs, its outputs and sums over all training rows."""
+    mean, std = constants(total)
+    return Blueprint(
         config.method.network,
-        dataset.shape,
-        len(dataset.classes),
-        choose_encoder(config.model.encoder, dataset.shape),
+        shape,
+        classes,
+        choose_encoder(config.model.encoder, shape),
         config.model.dim,
         config.model.density,
         config.model.layers,
@@ -75,10 +87,23 @@ def assemble(config: Config, dataset: Dataset, federation: Federation) -> Prepar
         std,
         config.model.norm,
     )
+
+
+def equip(
+    config: Config, dataset: Dataset, federation: Federation, blueprint: Blueprint
+) -> Prepared:
+    """Brings data and model together."""
+    model, fresh = draw_model(config, blueprint)
+    device = find_device(config.train.device)
+    data = Data(torch.from_numpy(dataset.x).to(device), torch.from_numpy(dataset.y).to(device))
+    return Prepared(dataset, federation, blueprint, model, data, fresh)
+
+
+def draw_model(config: Config, blueprint: Blueprint) -> tuple[Model, Params]:
+    """Draws a model's first parameters; refuses methods that lack what the settings ask for."""
     options = config.method.loss_options()
     model = build_model(blueprint, config.seed, options, config.model.pretrained)
-    model = model.to(device)
-    data = Data(torch.from_numpy(dataset.x).to(device), torch.from_numpy(dataset.y).to(device))
+    model = model.to(find_device(config.train.device))
     fresh = parameters(model.network)
     server = config.method.init(model.task, fresh)
     if config.aggregation.rule != "mean" and not server["model"]:
@@ -86,7 +111,7 @@ def assemble(config: Config, dataset: Dataset, federation: Federation) -> Prepar
     shared = config.method.shared(server)
     if is_routed(config) and shared is None:
         raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
-    return Prepared(dataset, federation, blueprint, model, data, fresh)
+    return model, fresh
 
 
 def find_device(name: str) -> torch.device:
@@ -111,12 +136,16 @@ def is_routed(config: Config) -> bool:
     return config.method.network == "posterior" or bool(config.routing.router)
 
 
-def _check_calibration(federation: Federation, config: Config) -> None:
-    needed = rows_needed(min(config.routing.outliers, config.routing.abstain))
-    for client, rows in enumerate(federation.calibration):
-        if len(rows) < needed:
-            share = 100 * min(config.routing.outliers, config.routing.abstain)
+def check_calibration(config: Config, federation: Federation, clients: Iterable[int]) -> None:
+    """Refuses clients with too few calibration rows for the thresholds that a switch needs."""
+    if not is_routed(config):
+        return
+    share = 100 * min(config.routing.outliers, config.routing.abstain)
+    needed = rows_needed(share / 100)
+    for client in clients:
+        count = len(federation.calibration[client])
+        if count < needed:
             raise UserError(
-                f"client {client} has {len(rows)} calibration rows; a {share:g} % threshold needs "
+                f"client {client} has {count} calibration rows; a {share:g} % threshold needs "
                 f"at least {needed} (use fewer --clients, or raise routing.abstain)"
             )

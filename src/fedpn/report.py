@@ -178,7 +178,7 @@ def _figures(drawn: Tree, history: list[Tree], classes: list[str]) -> str:
 
     drawings = {
         "curves": plots.curves(history) if history else None,
-        "ownership": plots.ownership(drawn["ownership"], classes),
+        "ownership": drawn["ownership"] and plots.ownership(drawn["ownership"], classes),
         "histogram": drawn.get("histogram") and plots.histogram(**drawn["histogram"]),
         "outcomes": drawn.get("outcomes") and plots.outcomes(drawn["outcomes"]),
         "reliability": drawn["reliability"] and plots.reliability(**drawn["reliability"]),
@@ -207,7 +207,7 @@ def _client_table(run: Tree, about: Tree) -> str:
     who = list(run["accuracy"])
     rows = [["client", "classes", "rows", *(f"{w} Mix" for w in who)]]
     for c in run["per_client"]:
-        names = ", ".join(about["classes"][k] for k in c["classes"])
+        names = ", ".join(about["classes"][k] for k in c["classes"] or ()) or "–"
         shares = [_percent(c["accuracy"][w]["mix"]) for w in who]
         rows.append([about["clients"][c["client"]], names, str(c["rows"]), *shares])
     return _html_table(rows, "")

@@ -83,21 +83,37 @@ def federate(labels: Array, owned: list[Array], seed: int) -> Federation:
     >>> [len(use[0]) for use in (federation.train, federation.calibration, federation.test)]
     [5, 2, 3]
     """
-    parts: tuple[list[Array], list[Array], list[Array]] = ([], [], [])
-    for client, rows in enumerate(owned):
-        if len(rows) < LEAST:
-            raise UserError(
-                f"client {client} has {len(rows)} rows and needs {LEAST}, to have some to train, "
-                "to calibrate and to test on; use fewer --clients or another partition"
-            )
-        shuffled = _shuffle(labels, rows, np.random.default_rng([seed, 3, client]))
-        cuts = [round(len(rows) * TRAIN), round(len(rows) * (TRAIN + CALIBRATION))]
-        for part, chosen in zip(parts, np.split(shuffled, cuts), strict=True):
-            part.append(np.sort(chosen))
-    train, calibration, test = map(tuple, parts)
+    parts = [_parts(labels, rows, client, seed) for client, rows in enumerate(owned)]
+    train, calibration, test = zip(*parts, strict=True)
     federation = Federation(labels, train, calibration, test, seed)
     check_disjoint(federation)
     return federation
+
+
+def _parts(labels: Array, rows: Array, client: int, seed: int) -> list[Array]:
+    if len(rows) < LEAST:
+        raise UserError(
+            f"client {client} has {len(rows)} rows and needs {LEAST}, to have some to train, "
+            "to calibrate and to test on; use fewer --clients or another partition"
+        )
+    shuffled = _shuffle(labels, rows, np.random.default_rng([seed, 3, client]))
+    cuts = [round(len(rows) * TRAIN), round(len(rows) * (TRAIN + CALIBRATION))]
+    return [np.sort(part) for part in np.split(shuffled, cuts)]
+
+
+def alone(labels: Array, client: int, clients: int, seed: int) -> Federation:
+    """What one of many clients knows of the federation: that all rows at hand are its own.
+
+    >>> federation = alone(np.array([0, 1] * 5), client=1, clients=3, seed=0)
+    >>> [len(rows) for rows in federation.train], len(federation.ood(1))
+    ([0, 5, 0], 0)
+    """
+    nobody = np.arange(0)
+    uses = _parts(labels, np.arange(len(labels)), client, seed)
+    train, calibration, test = (
+        tuple(use if c == client else nobody for c in range(clients)) for use in uses
+    )
+    return Federation(labels, train, calibration, test, seed)
 
 
 def tuning(federation: Federation, seed: int) -> Federation:

@@ -27,7 +27,7 @@ from fedpn.rounds import Company, play_rounds
 Tree = dict[str, Any]
 SPLIT = 1  # the seed of the rows held out
 SCORES = ("log_density", "entropy")
-SHARES = (0.1, 0.2, 0.3)
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.3)
 
 
 def candidates(dataset: str) -> dict[str, Tree]:
@@ -50,7 +50,9 @@ def try_out(dataset: str, candidate: Tree, out: Path, company: Company) -> list[
     found = []
     for steps in candidate.get("personal_steps", [config.method.adapt_steps]):
         tried = resolve([*layers, {"method": {"adapt_steps": steps}}])
-        people, observe, thresholds = personal_stage(tried, ready, state, company)
+        people, observe, thresholds = personal_stage(
+            tried, ready, state.server, state.memories, company
+        )
         for score, share in _switches(tried):
             judge = Observer(observe.model, observe.embed, score)
             if thresholds is not None:
