@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from fedpn import dirichlet, metrics, pipeline
 from fedpn.config import Config, resolve
+from fedpn.data.own import open_dataset
 from fedpn.experiments.figure import (
     KINDS,
     Result,
@@ -62,8 +63,9 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
                 "batch": work.batch,
             }
         seeds.append(measured)
+    dataset = open_dataset(config.dataset)
     return {
-        "data": [{"name": config.dataset, "note": ""}],
+        "data": [{"name": dataset.name, "note": dataset.note}],
         "training": training,
         "per_seed": seeds,
     }
