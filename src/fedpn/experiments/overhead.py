@@ -197,7 +197,7 @@ def _draw_parameters(ax: Axes, encoders: list[Result]) -> None:
     for i, (part, colour) in enumerate(PARTS.items()):
         counts = [e["parameters"][part] for e in encoders]
         bars = ax.barh(places + 0.27 * (i - 1), counts, 0.25, color=colour, label=part)
-        ax.bar_label(bars, [f" {n:,}" for n in counts], fontsize=8)
+        ax.bar_label(bars, [f"{n:,}" for n in counts], fontsize=8, padding=3)
     ax.set(xscale="log", xlim=(300, 3e8), xlabel="parameters", title="parameters")
     ax.set_yticks(places, [e["name"].replace(", ", "\n") for e in encoders])
     ax.invert_yaxis()
