@@ -191,7 +191,7 @@ def test_candidates_never_see_test_rows(tmp_path, monkeypatch):
     for rows in (used.train, used.calibration, used.test):
         assert not np.isin(np.concatenate(rows), tests).any()
     assert np.array_equal(used.test[0], tuning(whole, tune.SPLIT).test[0])
-    assert [f["personal_steps"] for f in found] == [2] * 6 + [4] * 6
+    assert [f["personal_steps"] for f in found] == [2] * 10 + [4] * 10
 
 
 def test_candidates_are_sound():

@@ -264,7 +264,7 @@ def tried(found: dict[str, Tree]) -> Table:
             )
     lead = (
         "Candidates on a fifth of the training rows of seed 0, held out from training; the switch "
-        "is the best of log density and entropy at 10, 20 and 30 %. Test rows had no part in it."
+        "is the best of log density and entropy at 2 to 30 %. Test rows had no part in it."
     )
     columns = ("settings", "personal steps", "switch", "Mix")
     return Table("How budgets were chosen", lead, columns, rows)
