@@ -231,7 +231,9 @@ def to_tree(config: Any) -> Tree:
     for f in fields(config):
         value = getattr(config, f.name)
         name = section_of(type(value)) if f.name == "method" else f.name
-        tree[name] = to_tree(value) if is_dataclass(value) else value
+        tree[name] = list(value) if isinstance(value, tuple) else value
+        if is_dataclass(value):
+            tree[name] = to_tree(value)
     return tree
 
 
