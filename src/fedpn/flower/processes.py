@@ -14,7 +14,9 @@ from types import TracebackType
 from typing import IO, Any, Self
 from uuid import uuid4
 
-MARK = "FEDPN_FAMILY"  # in the environment of a program and of all that it starts
+# In the environment of a program and of all that it starts: its mark, after those of families that
+# it is itself a part of.
+MARK = "FEDPN_FAMILY"
 GRACE = 10.0  # seconds to end in peace
 _PROC = Path("/proc")
 
@@ -44,7 +46,7 @@ class Child:
         try:
             self.process = subprocess.Popen(
                 command,
-                env=dict(variables) | {MARK: self.mark},
+                env=dict(variables) | {MARK: f"{variables.get(MARK, '')}/{self.mark}"},
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,
@@ -122,12 +124,16 @@ def new_mark() -> str:
 
 def marked(mark: str) -> list[int]:
     """The processes whose environment holds the mark; empty where the system does not tell."""
-    entry, found = f"{MARK}={mark}".encode(), []
-    for place in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
-            if entry in (place / "environ").read_bytes().split(b"\0"):
-                found.append(int(place.name))
-    return found
+    return [int(place.name) for place in _PROC.glob("[0-9]*") if mark in _marks(place)]
+
+
+def _marks(place: Path) -> list[str]:
+    try:
+        entries = (place / "environ").read_bytes().split(b"\0")
+    except OSError:  # gone meanwhile, or another user's
+        return []
+    name = f"{MARK}=".encode()
+    return [m for e in entries if e.startswith(name) for m in e[len(name) :].decode().split("/")]
 
 
 def kill(mark: str) -> None:
