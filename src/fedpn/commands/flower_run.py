@@ -78,7 +78,9 @@ def _run(options: argparse.Namespace) -> int:
     health.check(*connection)
     with tempfile.TemporaryDirectory() as scratch:
         place = home.furnish(Path(scratch) / "flower", connection)
-        app = launch.find_app(options.config, Path(scratch))
+        app, modules = launch.make_app(options.config, Path(scratch))
+        if modules:
+            say(f"{', '.join(modules)} travels with the run to all nodes")
         status = _follow(place, app, order, options.logs)
     if status == 0:
         _report(Path(order.out))

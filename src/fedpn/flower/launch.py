@@ -6,6 +6,7 @@ plain JSON.
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,15 +55,22 @@ def write_app(place: Path) -> None:
     write_text(place / "pyproject.toml", app.read_text(encoding="utf-8"))
 
 
-def find_app(config: Path, scratch: Path) -> Path:
-    """The app beside a config, as `fedpn flower init` makes it, or else a fresh thin one."""
-    beside = config.resolve().parent / "pyproject.toml"
-    if beside.is_file() and read_toml(beside).get("tool", {}).get("flwr"):
-        return beside.parent
-    app = scratch / "app"
+def make_app(config: Path, scratch: Path) -> tuple[Path, list[str]]:
+    """Makes the app of a run; returns it with the user's own modules that travel in it.
+
+    They are those beside a config that `fedpn flower init` made. Nothing else travels: Flower would
+    take all texts below, results and data of the operator's among them.
+    """
+    beside, app = config.resolve().parent, scratch / "app"
     app.mkdir()
     write_app(app)
-    return app
+    own = beside / "pyproject.toml"
+    if not own.is_file() or not read_toml(own).get("tool", {}).get("flwr"):
+        return app, []
+    modules = sorted(beside.glob("*.py"))
+    for path in (own, *modules):
+        shutil.copy(path, app)
+    return app, [path.name for path in modules]
 
 
 def submit(home: Path, app: Path, order: Order) -> str:
