@@ -45,7 +45,7 @@ QUICK: dict[str, Any] = {
 QUICK_ROWS = 3000
 # What a cell costs, compared with FedAvg of LeNet-5.
 COSTS = {"fedpn": 1.3, "perfedavg": 2.5, "apfl": 2.0, "fedbn": 3.0}
-VARIANT_COSTS = {"norm": 3.0, "resnet18": 30.0, "gaussian": 0.2, "msp": 0.2, "density10": 0.2}
+VARIANT_COSTS = {"norm": 3.0, "resnet18": 30.0, "gaussian": 0.2, "density10": 0.2, "entropy20": 0.2}
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,17 @@ def _order(sets: Sequence[str], wish: Wish) -> Iterator[tuple[str, str, str, int
     yield from ((d, a, "", 0) for d in sets for a in others)
     yield from ((d, "fedpn", "", s) for s in range(1, wish.seeds) for d in sets)
     yield from ((d, a, "gaussian", 0) for d in sets for a in ROUTED)
+    yield from ((d, "fedpn", v, 0) for d in sets for v in _switches(d))
     yield from ((d, "fedavg", v, 0) for v in ("reset", "norm") for d in sets)
     yield from ((d, a, "", s) for s in range(1, wish.other_seeds) for d in sets for a in others)
     if not wish.quick:
         yield from ((d, a, "resnet18", 0) for a in RESNET_METHODS for d in RESNET_SETS if d in sets)
+
+
+def _switches(dataset: str) -> tuple[str, ...]:
+    """The paper's two switches, where the budget's own is another."""
+    own = Cell(dataset).config().routing
+    return ("density10" if own.score != "log_density" else "entropy20",)
 
 
 def _short(cell: Cell) -> Cell:

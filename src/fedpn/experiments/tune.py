@@ -23,6 +23,7 @@ from fedpn.personalise import Observer, calibrate_all
 from fedpn.pipeline import personal_stage
 from fedpn.prepare import Prepared, is_routed, prepare
 from fedpn.rounds import Company, play_rounds
+from fedpn.routing.calibrate import rows_needed
 
 Tree = dict[str, Any]
 SPLIT = 1  # the seed of the rows held out
@@ -53,7 +54,7 @@ def try_out(dataset: str, candidate: Tree, out: Path, company: Company) -> list[
         people, observe, thresholds = personal_stage(
             tried, ready, state.server, state.memories, company
         )
-        for score, share in _switches(tried):
+        for score, share in _switches(tried, ready):
             judge = Observer(observe.model, observe.embed, score)
             if thresholds is not None:
                 limits = share, config.routing.abstain
@@ -65,13 +66,14 @@ def try_out(dataset: str, candidate: Tree, out: Path, company: Company) -> list[
     return found
 
 
-def _switches(config: Config) -> Iterator[tuple[str, float]]:
+def _switches(config: Config, ready: Prepared) -> Iterator[tuple[str, float]]:
+    """Every score with every share that the fewest calibration rows allow."""
     if not is_routed(config):
         yield config.routing.score, config.routing.outliers
         return
+    fewest = min(map(len, ready.federation.calibration))
     for score in SCORES:
-        for share in SHARES:
-            yield score, share
+        yield from ((score, share) for share in SHARES if rows_needed(share) <= fewest)
 
 
 def _figures(config: Config, ready: Prepared, views: list[Any]) -> Tree:
