@@ -254,10 +254,10 @@ def _lost(result: Result, place: str) -> str:
         loss: sum(value < limit for value in result["places"][place][loss][-1]["sure"])
         for loss in LOSSES
     }
+    count = f"{lost['bayesian']} of {result['networks']} networks"
     return (
         f"But at K = {result['classes'][-1]} the original loss also leaves out a cluster with a "
-        f"certain label in {lost['bayesian']} of {result['networks']} networks (the repaired one in "
-        f"{lost['repaired']}): where the density is low its gradient vanishes, so that not all of "
+        f"certain label in {count} (the repaired one in {lost['repaired']}): where the density is low its gradient vanishes, so that not all of "
         "the fall is for ambiguity."
         if lost["bayesian"]
         else "Clusters with a certain label keep their density."
