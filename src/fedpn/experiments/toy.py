@@ -257,8 +257,8 @@ def _lost(result: Result, place: str) -> str:
     count = f"{lost['bayesian']} of {result['networks']} networks"
     return (
         f"But at K = {result['classes'][-1]} the original loss also leaves out a cluster with a "
-        f"certain label in {count} (the repaired one in {lost['repaired']}): where the density is low its gradient vanishes, so that not all of "
-        "the fall is for ambiguity."
+        f"certain label in {count} (the repaired one in {lost['repaired']}): where the density "
+        "is low its gradient vanishes, so that not all of the fall is for ambiguity."
         if lost["bayesian"]
         else "Clusters with a certain label keep their density."
     )
