@@ -2,7 +2,6 @@
 
 import datetime
 import ipaddress
-import os
 import re
 import tempfile
 from collections.abc import Iterable
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedpn.errors import UserError
+from fedpn.flower.place import write_whole
 
 HERE = ("localhost", "127.0.0.1")
 EVERYWHERE = ("0.0.0.0", "::")
@@ -128,8 +128,8 @@ def _write_authority(root: Path) -> None:
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
-    _write(root / "ca.key", _pem(key), 0o600)
-    _write(root / "ca.crt", certificate.public_bytes(Encoding.PEM), 0o644)
+    write_whole(root / "ca.key", _pem(key), 0o600)
+    write_whole(root / "ca.crt", certificate.public_bytes(Encoding.PEM), 0o644)
 
 
 def _read_authority(root: Path) -> Authority:
@@ -164,9 +164,9 @@ def _write_server(
         .sign(authority.key, hashes.SHA256())
     )
     place = _directory(root / "superlink")
-    _write(place / "server.key", _pem(key), 0o600)
-    _write(place / "server.crt", certificate.public_bytes(Encoding.PEM), 0o644)
-    _write(place / "ca.crt", (root / "ca.crt").read_bytes(), 0o644)
+    write_whole(place / "server.key", _pem(key), 0o600)
+    write_whole(place / "server.crt", certificate.public_bytes(Encoding.PEM), 0o644)
+    write_whole(place / "ca.crt", (root / "ca.crt").read_bytes(), 0o644)
 
 
 def _write_node(root: Path, name: str) -> None:
@@ -177,10 +177,10 @@ def _write_node(root: Path, name: str) -> None:
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    _write(place / "ca.crt", (root / "ca.crt").read_bytes(), 0o644)
-    _write(place / "node.key", private, 0o600)
+    write_whole(place / "ca.crt", (root / "ca.crt").read_bytes(), 0o644)
+    write_whole(place / "node.key", private, 0o600)
     nodes = _directory(root / "superlink" / "nodes")
-    _write(nodes / f"{name}.pub", public + f" {name}\n".encode(), 0o644)
+    write_whole(nodes / f"{name}.pub", public + f" {name}\n".encode(), 0o644)
 
 
 def _draft(
@@ -225,12 +225,3 @@ def _now() -> datetime.datetime:
 def _directory(path: Path) -> Path:
     path.mkdir(mode=0o700, exist_ok=True)
     return path
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Writes a file whole; a secret is never readable to others, not even for a moment."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    draft.replace(path)

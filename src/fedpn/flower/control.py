@@ -11,6 +11,7 @@ from fedpn.flower.processes import Failure
 
 SECONDS = 90.0
 KNOWN = "[code: 23]"  # a public key that is registered already
+ENDED = "[code: 18]"  # a run that has ended
 
 
 def ask(home: Path, *words: str) -> dict[str, Any]:
@@ -61,4 +62,9 @@ def status(home: Path, run: str) -> tuple[str, str]:
 
 
 def stop(home: Path, run: str) -> None:
-    ask(home, "stop", run, NAME)
+    """Stops a run, unless it has ended by itself."""
+    try:
+        ask(home, "stop", run, NAME)
+    except Failure as failure:
+        if ENDED not in str(failure):
+            raise

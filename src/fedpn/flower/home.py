@@ -4,11 +4,12 @@ import difflib
 from pathlib import Path
 from typing import NamedTuple
 
-from fedpn.config import read_toml
+import tomli_w
+
 from fedpn.errors import UserError
 from fedpn.flower.environment import own_home
 from fedpn.flower.health import is_here, split
-from fedpn.store import write_toml
+from fedpn.flower.place import write_whole
 
 NAME = "fedpn"
 
@@ -49,6 +50,8 @@ def _named(name: str, path: Path) -> Connection:
         raise UserError(
             f"--superlink {name}: there is no {path} that could name it; give HOST:PORT"
         )
+    from fedpn.config import read_toml
+
     table = read_toml(path).get("superlink", {})
     links = {key: link for key, link in table.items() if isinstance(link, dict)}
     if name not in links:
@@ -71,5 +74,6 @@ def furnish(home: Path, connection: Connection) -> Path:
         link["insecure"] = True
     if connection.ca is not None:
         link["root-certificates"] = str(connection.ca)
-    write_toml(home / "config.toml", {"superlink": {"default": NAME, NAME: link}})
+    text = tomli_w.dumps({"superlink": {"default": NAME, NAME: link}})
+    write_whole(home / "config.toml", text.encode(), 0o600)
     return home

@@ -1,5 +1,6 @@
-"""A new directory, or one that is empty."""
+"""Places and files without PyTorch: what runs for weeks beside a node shall be small."""
 
+import os
 from pathlib import Path
 
 from fedpn.errors import UserError
@@ -15,3 +16,12 @@ def fresh(place: Path) -> Path:
     if full:
         raise UserError(f"{place} is not empty; choose another directory")
     return place
+
+
+def write_whole(path: Path, content: bytes, mode: int) -> None:
+    """Writes a file whole; a secret is never readable to others, not even for a moment."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    draft.replace(path)
