@@ -220,7 +220,7 @@ def test_the_measures_of_noise():
     alpha = 1 + 20 * torch.rand(60, 10, generator=rng)
     log_p = torch.randn(60, generator=rng)
     dark = np.arange(60) >= 25
-    held = noise.Held(Posterior(alpha, log_p, log_p, alpha), dark, alpha.argmax(-1).numpy())
+    held = noise.Held(alpha, Posterior(alpha, log_p, log_p, alpha), dark, alpha.argmax(-1).numpy())
     by_noise = noisy.measure([held])
     entropies = np.array(
         [(-(m * np.log(m)).sum(-1)).mean() for m in _draws(alpha.double().numpy())]

@@ -21,7 +21,7 @@ from fedpn.plots import STYLE
 from fedpn.rounds import Company
 
 Result = dict[str, Any]
-KINDS = {"clean": "#3b82c4", "noisy": "#e08a1e", "true": "#111111"}
+KINDS = {"clean": "#3b82c4", "noisy": "#e08a1e"}
 LOSS_COLOURS = {"bayesian": "#c8553d", "repaired": "#1f9e74"}
 LOSS_NAMES = {"bayesian": "original loss (eq. 6)", "repaired": "repaired loss (eq. 8)"}
 SET_COLOURS = {"ind": "#3b82c4", "ood": "#e08a1e", "mix": "#1f9e74"}

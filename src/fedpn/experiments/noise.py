@@ -25,6 +25,7 @@ NOISY = (5, 6, 7, 8, 9)
 class Held(NamedTuple):
     """What a model says of test rows, and which of them are of a noisy class."""
 
+    z: Tensor  # [n, D]
     posterior: Posterior
     noisy: Array  # [n], by the class before the noise
     labels: Array  # [n], the class before the noise
@@ -56,7 +57,7 @@ def ask(ready: Prepared, params: Params, z: Tensor, rows: Array, before: Array) 
     with torch.no_grad():
         parts = [ready.model.posterior(params, part) for part in torch.split(z, CHUNK)]
     posterior = Posterior(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
-    return Held(posterior, np.isin(before[rows], NOISY), before[rows])
+    return Held(z.cpu(), posterior, np.isin(before[rows], NOISY), before[rows])
 
 
 def ask_global(config: Config, ready: Prepared, before: Array, state: State) -> Held:

@@ -1,5 +1,6 @@
 """Labels 5-9 redrawn, twenty clients: the global density of clean and noisy rows, both losses."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from fedpn import metrics
 from fedpn.config import Config, resolve
@@ -64,8 +66,18 @@ def measure(held: Held) -> Result:
         "rows": {name: len(values) for name, values in groups.items()},
         "median": {name: float(values.median()) for name, values in groups.items()},
         "auroc": metrics.auroc(-groups["clean"], -groups["noisy"]),
+        "spread": {"clean": spread(held.z[~noisy]), "noisy": spread(held.z[noisy])},
         "histogram": histogram({name: values.numpy() for name, values in groups.items()}),
     }
+
+
+def spread(z: Tensor) -> float:
+    """The root mean square distance of embeddings to their mean.
+
+    >>> spread(torch.tensor([[0.0, 1.0], [0.0, -1.0]]))
+    1.0
+    """
+    return float((z - z.mean(0)).square().sum(-1).mean().sqrt())
 
 
 def draw(result: Result) -> Figure:
@@ -115,9 +127,20 @@ def say(result: Result) -> str:
             f"clean rows {original['clean']:.1f} and {repaired['clean']:.1f}; so noisy rows lie "
             f"{_beside(original)} clean ones under the original loss (AUROC of low density for "
             f"noisy rows {mean('bayesian', 'auroc'):.3f}) and {_beside(repaired)} under the "
-            f"repaired one ({mean('repaired', 'auroc'):.3f}). {_verdict(original, repaired)}"
+            f"repaired one ({mean('repaired', 'auroc'):.3f}). {_verdict(original, repaired)} "
+            f"The embeddings of noisy rows spread by {mean('bayesian', 'spread', 'noisy'):.2f} and "
+            f"{mean('repaired', 'spread', 'noisy'):.2f}, those of clean rows by "
+            f"{mean('bayesian', 'spread', 'clean'):.2f} and "
+            f"{mean('repaired', 'spread', 'clean'):.2f}{_together(mean)}."
         )
     return f"{' '.join(parts)} {plural(len(seeds), 'seed')}."
+
+
+def _together(mean: Callable[..., float]) -> str:
+    """Says so where the repaired loss makes the encoder gather noisy rows more than clean ones."""
+    shrunk = {k: mean("repaired", "spread", k) / mean("bayesian", "spread", k) for k in KINDS}
+    gathers = shrunk["noisy"] < 0.8 * shrunk["clean"]
+    return ": the encoder gathers what no label keeps apart" if gathers else ""
 
 
 def _beside(medians: Result) -> str:
