@@ -3,6 +3,7 @@
 A run directory holds it for all clients, an exported folder for one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,28 +52,57 @@ def write_models(
 ) -> None:
     """Writes all clients' models and what goes with them."""
     names = dataset.clients or tuple(map(str, range(len(people.own))))
-    about = {
-        "format": 1,
-        "model": blueprint._asdict(),
-        "classes": list(dataset.classes),
-        "score": config.routing.score,
-        "router": config.routing.router,
-        "clients": list(names),
-        "thresholds": None if thresholds is None else [t._asdict() for t in thresholds],
-        "provenance": {
-            "fedpn": fedpn.__version__,
-            "torch": str(torch.__version__),
-            "dataset": dataset.name,
-            "note": " ".join(filter(None, (dataset.note, *dataset.remarks))),
-            "algorithm": config.algorithm,
-            "rounds": config.rounds,
-            "seed": config.seed,
-        },
+    note = " ".join(filter(None, (dataset.note, *dataset.remarks)))
+    about = _about(blueprint, dataset.classes, names, dataset.name, note, config) | {
+        "thresholds": None if thresholds is None else [t._asdict() for t in thresholds]
     }
     own = {name: torch.stack([p[name] for p in people.own]) for name in people.own[0]}
     store.write_tensors(out / "shared.safetensors", people.shared or {})
     store.write_tensors(out / "clients.safetensors", own)
     store.write_json(out / "bundle.json", about)
+
+
+def write_shared(
+    out: Path,
+    blueprint: Blueprint,
+    classes: Sequence[str],
+    note: str,
+    config: Config,
+    shared: Params | None,
+    names: Sequence[str],
+) -> None:
+    """Writes what a server has: the global model; the personal ones stay with their nodes."""
+    about = _about(blueprint, classes, names, config.dataset, note, config)
+    store.write_tensors(out / "shared.safetensors", shared or {})
+    store.write_tensors(out / "clients.safetensors", {})
+    store.write_json(out / "bundle.json", about | {"thresholds": None, "elsewhere": True})
+
+
+def _about(
+    blueprint: Blueprint,
+    classes: Sequence[str],
+    names: Sequence[str],
+    dataset: str,
+    note: str,
+    config: Config,
+) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "model": blueprint._asdict(),
+        "classes": list(classes),
+        "score": config.routing.score,
+        "router": config.routing.router,
+        "clients": list(names),
+        "provenance": {
+            "fedpn": fedpn.__version__,
+            "torch": str(torch.__version__),
+            "dataset": dataset,
+            "note": note,
+            "algorithm": config.algorithm,
+            "rounds": config.rounds,
+            "seed": config.seed,
+        },
+    }
 
 
 def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
@@ -81,6 +111,11 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
         raise UserError(f"{path} is not a directory: give a run or an exported folder")
     store.verify(path, FILES)
     about = store.read_json(path / "bundle.json")
+    if about.get("elsewhere"):
+        raise UserError(
+            f"{path} is a server's: each node has its own model, below its state directory as "
+            "`bundle`; ask there"
+        )
     index = _find(about["clients"], client, path)
     shared, _ = store.read_tensors(path / "shared.safetensors")
     own, _ = store.read_tensors(path / "clients.safetensors")

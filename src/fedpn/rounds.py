@@ -67,7 +67,7 @@ def play_rounds(config: Config, ready: Prepared, out: Path, company: Company) ->
         config.faults,
         config.aggregation,
     )
-    _cut_history(out, begun.round)
+    cut_history(out, begun.round)
     saved, probe = time.perf_counter(), _probe(ready)
     with ExitStack() as stack:
         file = stack.enter_context((out / "history.jsonl").open("a", encoding="utf-8"))
@@ -125,7 +125,7 @@ def load_state(out: Path, first: simulate.State, data: str = "") -> simulate.Sta
     return simulate.State(int(about["round"]), server, first.memories)
 
 
-def _cut_history(out: Path, rounds: int) -> None:
+def cut_history(out: Path, rounds: int) -> None:
     """Cuts the history to the rounds of the checkpoint."""
     path = out / "history.jsonl"
     lines = path.read_text().splitlines(keepends=True)[:rounds] if path.exists() else []

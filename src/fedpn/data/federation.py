@@ -101,21 +101,6 @@ def _parts(labels: Array, rows: Array, client: int, seed: int) -> list[Array]:
     return [np.sort(part) for part in np.split(shuffled, cuts)]
 
 
-def alone(labels: Array, client: int, clients: int, seed: int) -> Federation:
-    """What one of many clients knows of the federation: that all rows at hand are its own.
-
-    >>> federation = alone(np.array([0, 1] * 5), client=1, clients=3, seed=0)
-    >>> [len(rows) for rows in federation.train], len(federation.ood(1))
-    ([0, 5, 0], 0)
-    """
-    nobody = np.arange(0)
-    uses = _parts(labels, np.arange(len(labels)), client, seed)
-    train, calibration, test = (
-        tuple(use if c == client else nobody for c in range(clients)) for use in uses
-    )
-    return Federation(labels, train, calibration, test, seed)
-
-
 def tuning(federation: Federation, seed: int) -> Federation:
     """Holds out 20 % of the training rows as test rows, to choose settings without the others.
 

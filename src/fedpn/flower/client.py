@@ -1,0 +1,106 @@
+"""What a node does: introduces itself, plays its part of a round, makes its own model."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import RecordDict
+
+from fedpn import store
+from fedpn.algorithm import Plan, train
+from fedpn.bundle import write_models
+from fedpn.config import Config
+from fedpn.data.plan import stack_plans
+from fedpn.errors import UserError
+from fedpn.evaluate import about_client, client_metrics, look
+from fedpn.flower.records import Order, Report, pack_report, read_config, read_order, unpack
+from fedpn.flower.share import Share, open_share
+from fedpn.flower.state import NodeState
+from fedpn.pipeline import headline_of, personal_stage
+from fedpn.prepare import Prepared
+from fedpn.rounds import Company
+from fedpn.simulate import plan_client
+from fedpn.trees import Slots
+
+Node = Mapping[str, Any]
+Act = Callable[["Desk", Slots], tuple[Report, Slots | None]]
+
+
+class Desk:
+    """All that a node has before it when it is told something."""
+
+    def __init__(self, order: Order, config: Config, share: Share, home: Path) -> None:
+        self.order, self.config, self.share = order, config, share
+        self.state = NodeState(home, order.run, share.fingerprint())
+
+    def ready(self) -> Prepared:
+        return self.share.equip(self.config, self.order.model)
+
+    def memory(self, ready: Prepared) -> Slots:
+        """What the node remembers of its last round that counted, or has at first."""
+        labels = ready.data.y[torch.from_numpy(self.share.rows)]
+        first = self.config.method.enroll(ready.model.task, ready.fresh, labels)
+        if not self.order.base:
+            return first
+        kept = self.state.load(self.order.base, tuple(first))
+        # Files sort their names; sums over entries depend on their order in the last bits.
+        return {role: {name: kept[role][name] for name in first[role]} for role in first}
+
+
+def answer(content: RecordDict, node: Node, act: Act) -> RecordDict:
+    """Does what a message tells; a mistake is told by the node's name."""
+    name = str(node.get("name", node.get("partition-id", "a node")))
+    try:
+        order = read_order(content)
+        config = read_config(order.config)
+        if "state-dir" not in node:
+            raise UserError("a node needs state-dir=PATH, where it keeps what is its own")
+        share = open_share(node, config)
+        roles = tuple(filter(None, order.roles.split(",")))
+        slots = unpack(content, roles) if roles else {}
+        desk = Desk(order, config, share, Path(str(node["state-dir"])))
+        return pack_report(*act(desk, slots))
+    except UserError as error:
+        return pack_report(Report(name, error=str(error)))
+
+
+def introduce(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
+    """Tells the node's name, the form of its data and sums for normalisation."""
+    return Report(desk.share.name, facts=json.dumps(desk.share.introduce())), None
+
+
+def play(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
+    """Plays the node's part of a round."""
+    config, share, order = desk.config, desk.share, desk.order
+    ready = desk.ready()
+    drawn = plan_client(share.rows, share.client, config.train, config.seed, order.round)
+    plan = Plan(*(t[0] for t in stack_plans([drawn])))
+    memory = desk.memory(ready)
+    task, method = ready.model.task, config.method
+    upload, memory, loss = train(method, task, ready.data, server, memory, plan, idle=False)
+    desk.state.save(order.round + 1, memory, order.base)
+    return Report(share.name, loss=float(loss)), upload
+
+
+def personalise(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
+    """Makes the node's own model, calibrates it, keeps it as a bundle, and tells how good it is."""
+    config, share = desk.config, desk.share
+    ready, mine = desk.ready(), [desk.share.client]
+    people, observe, thresholds = personal_stage(
+        config, ready, server, [desk.memory(ready)], Company(), mine
+    )
+    views = look(ready.federation, people, observe, thresholds, mine)
+    place = desk.state.draft
+    named = replace(share.dataset, clients=(share.name,))
+    write_models(place, ready.blueprint, named, config, people, thresholds)
+    store.seal(place)
+    desk.state.publish()
+    figures = about_client(ready.federation, share.client) | client_metrics(
+        views[0], headline_of(config)
+    )
+    if share.partition is None:
+        figures["classes"] = None  # which labels a node has is its own affair
+    return Report(share.name, facts=json.dumps(figures)), None

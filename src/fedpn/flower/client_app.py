@@ -1,0 +1,35 @@
+"""Flower's ClientApp: a new process for every message, so all is imported when it is needed."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.query("introduce")
+def introduce(message: Message, context: Context) -> Message:
+    return _answer(message, context, "introduce")
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    return _answer(message, context, "play")
+
+
+@app.train("personalise")
+def personalise(message: Message, context: Context) -> Message:
+    return _answer(message, context, "personalise")
+
+
+def _answer(message: Message, context: Context, act: str) -> Message:
+    from fedpn.flower import client
+
+    acts: dict[str, Callable[..., Any]] = {
+        "introduce": client.introduce,
+        "play": client.play,
+        "personalise": client.personalise,
+    }
+    return Message(client.answer(message.content, context.node_config, acts[act]), reply_to=message)

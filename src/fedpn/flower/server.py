@@ -1,0 +1,308 @@
+"""The server's part on Flower: rounds, checkpoints, the personal stage, results."""
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import RecordDict
+from flwr.serverapp import Grid
+
+from fedpn import report, store
+from fedpn.bundle import write_shared
+from fedpn.config import Config, to_tree
+from fedpn.errors import UserError
+from fedpn.evaluate import bring_together
+from fedpn.flower.book import Book, open_book
+from fedpn.flower.records import PERSONALISE, TRAIN, Order, pack_order, read_config, unpack
+from fedpn.flower.roster import Reply, Roster
+from fedpn.gather import Gatherer, Part
+from fedpn.nn.build import Blueprint
+from fedpn.nn.task import Model
+from fedpn.pipeline import Clock, headed, refuse_changes, score_of
+from fedpn.prepare import draw_model, plan_model
+from fedpn.rounds import cut_history
+from fedpn.simulate import Round, sample
+from fedpn.trees import Params, Slots, flatten, public, stack
+
+Event = dict[str, Any]
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run is told when it is submitted."""
+
+    config: Config
+    text: str  # the same, as nodes will read it
+    out: Path
+    resume: bool
+    nodes: int  # that must be there before the first round
+    timeout: float  # seconds to wait for nodes
+    patience: float  # seconds for the replies of a round
+
+
+def read_terms(settings: Mapping[str, Any]) -> Terms:
+    """Reads a run's settings."""
+    config = read_config(str(settings["config"]))
+    nodes, out = int(settings["nodes"]), Path(str(settings["out"]))
+    if nodes < 1:
+        raise UserError(f"nodes is {nodes}, but must be at least 1")
+    if not out.is_absolute():
+        raise UserError(f"--out {out} must be an absolute path on the SuperLink's machine")
+    config = replace(config, clients=nodes)
+    text = json.dumps(to_tree(config), ensure_ascii=False)
+    waits = float(settings["timeout"]), float(settings["round-timeout"])
+    return Terms(config, text, out, bool(settings["resume"]), nodes, *waits)
+
+
+def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
+    """Conducts a whole run; returns the metrics."""
+    clock, config, out = Clock(), terms.config, terms.out
+    store.claim(out, terms.resume)
+    if terms.resume:
+        refuse_changes(config, out)
+    else:
+        store.write_toml(out / "config.toml", to_tree(config))
+    book = open_book(out) if terms.resume else None
+    conductor = Conductor(grid, terms, tell, book)
+    conductor.gather_nodes()
+    conductor.play_rounds()
+    clock.lap("federate")
+    figures = conductor.personalise()
+    clock.lap("personalise")
+    results = headed(config, config.dataset, len(conductor.names), figures)
+    clock.lap("evaluate")
+    conductor.write(results)
+    clock.lap("report")
+    store.write_json(out / "timings.json", clock.laps | {"total": clock.total})
+    store.seal(out)
+    tell({"done": str(out)})
+    return results
+
+
+class Conductor:
+    """Leads the nodes through a run."""
+
+    def __init__(self, grid: Grid, terms: Terms, tell: Tell, book: Book | None) -> None:
+        self.terms, self.config, self.tell = terms, terms.config, tell
+        run = book.run if book else secrets.token_hex(8)
+        self.roster = Roster(grid, Order(run, terms.text), self.warn, terms.patience)
+        self.begun = book
+        # Noise that others could draw again would protect nobody.
+        seed = secrets.randbits(63) if self.config.aggregation.rule == "private" else None
+        self.gatherer = Gatherer(
+            self.config.method,
+            self.config.seed if seed is None else seed,
+            self.config.aggregation,
+            self.config.faults.max_norm,
+        )
+        self.book: Book
+        self.model: Model
+        self.expected: Params
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.roster.members)
+
+    def warn(self, text: str) -> None:
+        self.tell({"warning": text})
+
+    def gather_nodes(self) -> None:
+        """Waits for the nodes, and settles the model with them, or finds it as it was settled."""
+        self.tell({"stage": "wait", "done": 0, "of": self.terms.nodes})
+        known = list(self.begun.bases) if self.begun else []
+        missing = self.roster.wait(self.terms.nodes, known, self.terms.timeout)
+        there = self.roster.present
+        if missing or len(there) < self.terms.nodes:
+            lost = f"; missing: {', '.join(missing)}" if missing else self._lost_partitions()
+            raise RuntimeError(
+                f"{len(there)} of {max(self.terms.nodes, len(known))} nodes came within "
+                f"{self.terms.timeout:g} s ({', '.join(there) or 'none'}){lost}"
+            )
+        if self.begun:
+            model = self.begun.model
+        else:
+            members = list(self.roster.members.values())
+            total = reduce(add, (member.moments for member in members))
+            first = members[0]
+            blueprint = plan_model(self.config, first.shape, len(first.classes), total)
+            model = json.dumps(blueprint._asdict())
+        self.model, fresh = draw_model(self.config, Blueprint(**json.loads(model)))
+        server = self.config.method.init(self.model.task, fresh)
+        self.book = self.begun or Book(self.roster.order.run, model, server)
+        self.expected = self._template(server, fresh)
+        self.book.save(self.terms.out)
+        cut_history(self.terms.out, self.book.round)
+
+    def _lost_partitions(self) -> str:
+        partitions = [member.partition for member in self.roster.members.values()]
+        if None in partitions or not partitions:
+            return ""
+        lost = [str(p) for p in range(self.terms.nodes) if p not in partitions]
+        return f"; missing: partition {', '.join(lost)}"
+
+    def _template(self, server: Slots, fresh: Params) -> Params:
+        """The form that uploads must have."""
+        method, task = self.config.method, self.model.task
+        sent = public(server)
+        memory = method.enroll(task, fresh, torch.zeros(1, dtype=torch.long))
+        upload, _ = method.finish(task, sent, memory, method.start(task, sent, memory))
+        return flatten(upload)
+
+    def play_rounds(self) -> None:
+        """Plays round after round; each is on disk before the next is told."""
+        empty, of = 0, self.config.rounds
+        while self.book.round < of:
+            began = time.perf_counter()
+            record = self._round()._replace(seconds=time.perf_counter() - began)
+            self.book.save(self.terms.out)
+            with (self.terms.out / "history.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record._asdict() | {"accuracy": None}) + "\n")
+            lost = len(record.dropped) + len(record.refused)
+            facts = {"loss": record.loss, "left out": lost or None}
+            self.tell({"stage": "federate", "done": record.round, "of": of, **facts})
+            empty = 0 if record.loss is not None else empty + 1
+            if empty >= self.config.faults.patience or (empty and record.round == of):
+                raise RuntimeError(
+                    f"{empty} rounds in a row had no valid upload: all nodes vanished or failed"
+                )
+
+    def _round(self) -> Round:
+        book, round_ = self.book, self.book.round
+        self.roster.look()
+        if not self.roster.present and self.roster.wait(1, [], self.terms.timeout) == []:
+            self.roster.look()
+        joined = sample(len(self.names), self.config.train.join, self.config.seed, round_)
+        chosen = {int(i): self.names[i] for i in joined}
+        sent = public(book.server)
+        replies = self.roster.ask(
+            TRAIN, {name: self._order(name, sent) for name in chosen.values()}
+        )
+        parts, refused, loss = [], [], 0.0
+        for number, name in chosen.items():
+            if name not in replies:
+                continue
+            upload = self._upload(sent, replies[name])
+            if upload is None:
+                refused.append(number)
+                continue
+            weight = float(self.roster.members[name].rows)
+            parts.append(self.gatherer.part(upload, torch.tensor([weight])))
+            loss += weight * replies[name].report.loss
+            book.bases[name] = round_ + 1
+        dropped = [number for number, name in chosen.items() if name not in replies]
+        book.round += 1
+        record = Round(book.round, None, len(joined), dropped, refused, 0.0, 0.0)
+        if not parts:
+            return record
+        total = float(sum(part.weights.sum() for part in parts))
+        moved = self._advance(sent, parts, round_)
+        return record._replace(loss=loss / total, norm=moved)
+
+    def _advance(self, sent: Slots, parts: list[Part], round_: int) -> float:
+        moved = self.gatherer.advance(self.book.server, sent, parts, len(self.names), round_)
+        self.book.server = moved.server
+        return moved.norm
+
+    def _order(self, name: str, slots: Slots) -> RecordDict:
+        order = replace(
+            self.roster.order,
+            model=self.book.model,
+            roles=",".join(slots),
+            round=self.book.round,
+            base=self.book.bases.get(name, 0),
+        )
+        return pack_order(order, slots)
+
+    def _upload(self, sent: Slots, reply: Reply) -> Slots | None:
+        """A node's upload, stacked as one; or nothing, where it is not what it must be."""
+        name = reply.report.name
+        if reply.report.error:
+            self.warn(f"{name}: {reply.report.error}")
+            return None
+        roles = {key.split("/", 1)[0]: None for key in self.expected}
+        try:
+            upload = unpack(reply.content, list(roles))
+        except Exception as error:  # a node may send anything
+            self.warn(f"{name} uploaded what cannot be read: {error}")
+            return None
+        flat = flatten(upload)
+        strange = flat.keys() ^ self.expected.keys()
+        if strange:
+            self.warn(f"{name} uploaded other entries than asked for: {', '.join(sorted(strange))}")
+            return None
+        for key, tensor in self.expected.items():
+            if flat[key].shape != tensor.shape or flat[key].dtype != tensor.dtype:
+                form = f"{flat[key].dtype} {tuple(flat[key].shape)}"
+                self.warn(f"{name} uploaded {key} as {form}, not {tuple(tensor.shape)}")
+                return None
+        stacked = stack(
+            [{role: {n: upload[role][n] for n in _names(self.expected, role)} for role in roles}]
+        )
+        if not bool(self.gatherer.valid(sent, stacked, 1)) or not math.isfinite(reply.report.loss):
+            self.warn(f"{name} uploaded what is not finite, or moved too far")
+            return None
+        return stacked
+
+    def personalise(self) -> dict[str, Any]:
+        """Has every node make its own model; nodes that are away are waited for."""
+        until = time.monotonic() + max(self.terms.timeout, self.terms.patience)
+        trees: dict[str, dict[str, Any]] = {}
+        failed: dict[str, str] = {}
+        while len(trees) < len(self.names):
+            left = [name for name in self.names if name not in trees]
+            missing = self.roster.wait(0, left, max(0.0, min(10.0, until - time.monotonic())))
+            ready = [name for name in left if name not in missing]
+            orders = {name: self._order(name, self.book.server) for name in ready}
+            for name, reply in self.roster.ask(PERSONALISE, orders).items():
+                if reply.report.error:
+                    failed[name] = reply.report.error
+                    continue
+                trees[name] = json.loads(reply.report.facts)
+                failed.pop(name, None)
+            self.tell({"stage": "personalise", "done": len(trees), "of": len(self.names)})
+            if time.monotonic() > until or failed.keys() >= set(self.names) - trees.keys():
+                break
+        for name in self.names:
+            if name not in trees:
+                self.warn(f"{name} has no model of its own: {failed.get(name, 'it is away')}")
+        if not trees:
+            raise RuntimeError("no node could make a model of its own")
+        numbered = [
+            trees[name] | {"client": number}
+            for number, name in enumerate(self.names)
+            if name in trees
+        ]
+        return bring_together(numbered, score_of(self.config))
+
+    def write(self, results: dict[str, Any]) -> None:
+        """Writes results in the form of any run; personal models stay with their nodes."""
+        self.tell({"stage": "report", "done": 0, "of": 1})
+        out, members = self.terms.out, self.roster.members
+        first = next(iter(members.values()))
+        shared = self.config.method.shared(self.book.server)
+        blueprint = Blueprint(**json.loads(self.book.model))
+        notes = " ".join(sorted({member.note for member in members.values() if member.note}))
+        write_shared(out, blueprint, first.classes, notes, self.config, shared, self.names)
+        store.write_json(out / "metrics.json", results)
+        unknown: dict[str, Any] = {
+            "ownership": None,
+            "reliability": None,
+            "risk_coverage": None,
+            "gallery": [],
+        }
+        store.write_json(out / "figures.json", unknown)
+        store.write_tensors(out / "gallery.safetensors", {})
+        report.write_page([out], out / "report.html")
+
+
+def _names(flat: Params, role: str) -> list[str]:
+    return [key.removeprefix(f"{role}/") for key in flat if key.startswith(f"{role}/")]

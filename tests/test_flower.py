@@ -1,0 +1,424 @@
+"""The real ServerApp and ClientApp, in one process: the same algorithms as in the simulator."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[flower]'")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
+
+import fedpn
+from fedpn import pipeline, report, simulate
+from fedpn.algorithms import ALGORITHMS
+from fedpn.config import resolve, to_tree
+from fedpn.flower import roster as roster_module
+from fedpn.flower.book import open_book
+from fedpn.flower.server import read_terms, serve
+from fedpn.flower.server_app import app
+from fedpn.flower.state import NodeState
+from fedpn.prepare import deal, prepare
+from flower_grid import SERVER, LocalGrid
+
+NODES = 4
+SMALL = {
+    "dataset": "digits",
+    "clients": NODES,
+    "rounds": 3,
+    "data": {"partition": "dirichlet", "beta": 1.0},  # unequal clients
+    "model": {"layers": 3, "dim": 6},
+    "train": {"steps": 0, "epochs": 1, "batch": 64, "cohort": 1},
+    "routing": {"outliers": 0.2, "abstain": 0.2},
+    "method": {"adapt_steps": 0, "adapt_epochs": 1},
+}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
+
+
+def settings(algorithm="fedpn", *layers):
+    return resolve([SMALL | {"algorithm": algorithm}, *layers])
+
+
+def nodes(home, count=NODES):
+    return {
+        100 + i: {"partition-id": i, "num-partitions": count, "state-dir": str(home / f"node{i}")}
+        for i in range(count)
+    }
+
+
+def terms(config, out, **changes):
+    asked = {
+        "config": json.dumps(to_tree(config)),
+        "out": str(out),
+        "resume": False,
+        "nodes": NODES,
+        "timeout": 0.2,
+        "round-timeout": 60.0,
+    }
+    return asked | changes
+
+
+def conduct(grid, config, out, **changes):
+    """Plays a run through Flower's own ServerApp; returns the events."""
+    context = Context(7, SERVER, {}, RecordDict(), terms(config, out, **changes))
+    app(grid, context)
+
+
+def metrics(place):
+    return json.loads((place / "metrics.json").read_text())
+
+
+def events(capsys):
+    lines = capsys.readouterr().out.splitlines()
+    return [json.loads(line.split("fedpn-event: ")[1]) for line in lines if "fedpn-event" in line]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_simulator_and_flower_are_the_same_federation(name, tmp_path):
+    config = settings(name, {"model": {"norm": "batch"}} if name == "fedbn" else {})
+    grid = LocalGrid(nodes(tmp_path))
+    conduct(grid, config, tmp_path / "flower")
+    pipeline.run(config, tmp_path / "simulated")
+
+    ready = prepare(config)
+    labels = [torch.from_numpy(ready.dataset.y[rows]) for rows in ready.federation.train]
+    assert len({len(rows) for rows in labels}) == NODES  # unequal indeed
+    first = simulate.begin(
+        config.method, ready.model.task, ready.fresh, labels, tmp_path / "simulated/memories.bin"
+    )
+    data = fedpn.rounds.fingerprint(ready.dataset)
+    simulated = fedpn.rounds.load_state(tmp_path / "simulated", first, data)
+    book = open_book(tmp_path / "flower")
+    assert book.round == simulated.round == 3
+    torch.testing.assert_close(book.server, simulated.server, rtol=1e-6, atol=1e-6)
+    for client in range(NODES):
+        state = NodeState(tmp_path / f"node{client}", book.run, data)
+        remembered = simulated.memories[client]
+        kept = state.load(3, tuple(remembered))
+        torch.testing.assert_close(kept, remembered, rtol=1e-6, atol=1e-6)
+
+    ours, theirs = (
+        json.loads((tmp_path / d / "metrics.json").read_text()) for d in ("flower", "simulated")
+    )
+    assert ours.keys() == theirs.keys()
+    rows = sum(len(rows) for rows in ready.federation.test)
+    for who, accuracy in theirs["accuracy"].items():
+        for kind, value in accuracy.items():
+            assert ours["accuracy"][who][kind] == pytest.approx(value, abs=2 / rows)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A FedPN run, all messages of which were kept."""
+    home = tmp_path_factory.mktemp("finished")
+    grid = LocalGrid(nodes(home))
+    conduct(grid, settings(), home / "run")
+    return grid, home
+
+
+def test_nothing_private_leaves_a_node(finished):
+    grid, _ = finished
+    ready = prepare(settings())
+    method, task = settings().method, ready.model.task
+    own = {f"model/{name}" for name in ready.fresh if method.personal(task, name)}
+    assert own  # the prior: a client's class frequencies
+    kinds = [kind for kind, _, _ in grid.heard]
+    assert sorted(set(kinds)) == ["query.introduce", "train", "train.personalise"]
+    for kind, number, content in grid.heard:
+        arrays = content.array_records.get("slots", {})
+        said = json.loads(dict(content.config_records["report"])["facts"] or "{}")
+        assert not own & arrays.keys()
+        if kind != "train":
+            assert not arrays  # neither heads nor densities of its own, nor rows
+        if kind == "query.introduce":
+            assert said.keys() == {"partition", "rows", "shape", "classes", "moments", "note"}
+            assert all(len(column) == 1 for column in said["moments"])  # sums over a channel
+        rows = ready.federation.rows(number - 100)
+        for array in arrays.values():
+            assert array.numpy().shape[:1] != (len(rows),)
+
+
+def test_a_run_on_flower_reads_like_any_other(finished):
+    _, home = finished
+    text = report.text([home / "run"])
+    assert "switch" in text and f"{NODES} clients, 3 rounds" in text
+    page = (home / "run/report.html").read_text()
+    assert "Learning" in page and "Who owns what" not in page
+    history = [json.loads(line) for line in (home / "run/history.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in history] == [1, 2, 3]
+    with pytest.raises(fedpn.UserError, match="each node has its own model"):
+        fedpn.load(home / "run", "0")
+
+
+def test_each_node_answers_from_its_bundle_as_the_simulator_would(finished, tmp_path):
+    _, home = finished
+    config = settings()
+    pipeline.run(config, tmp_path / "simulated")
+    dataset, federation = deal(config)
+    rows = np.concatenate([federation.ind(2), federation.ood(2)])[:200]
+    images = dataset.x[rows][:, 0]
+    there = fedpn.load(home / "node2/bundle")(images)
+    here = fedpn.load(tmp_path / "simulated", 2)(images)
+    assert {answer.outcome for answer in there} > {"local_confident"}
+    assert (
+        sum(a.outcome != b.outcome or a.guess != b.guess for a, b in zip(there, here, strict=True))
+        <= 1
+    )
+    assert there[0].confidence == pytest.approx(here[0].confidence, abs=1e-4)
+
+
+def test_memories_of_two_rounds_are_kept(finished):
+    _, home = finished
+    run = open_book(home / "run").run
+    kept = sorted(p.name for p in (home / "node1/runs" / run).glob("memory-*"))
+    assert kept == ["memory-00000002.safetensors", "memory-00000003.safetensors"]
+
+
+def own_data(home, classes=("cat", "dog", "owl")):
+    """Three hospitals' files, each with some of the classes, in an order of its own."""
+    rng = np.random.default_rng(0)
+    grid = {}
+    for i, mine in enumerate([("dog", "cat"), ("cat", "owl"), ("owl", "dog")]):
+        y = rng.integers(0, 2, 90 + 10 * i)
+        means = np.array([classes.index(name) for name in mine])[y]
+        x = rng.normal(means[:, None] * 2.0, 1.0, (len(y), 4)).astype(np.float32)
+        lines = [",".join([*map(str, row), mine[label]]) for row, label in zip(x, y, strict=True)]
+        path = home / f"hospital{i}.csv"
+        path.write_text("a,b,c,d,label\n" + "\n".join(lines) + "\n")
+        state = str(home / f"state{i}")
+        grid[200 + i] = {"name": f"hospital-{i}", "data": str(path), "state-dir": state}
+    return grid
+
+
+TABLE = {
+    "dataset": "animals",
+    "data": {"classes": ["cat", "dog", "owl"]},
+    "train": {"epochs": 0, "steps": 20, "batch": 16},
+    "model": {"layers": 3, "dim": 4},
+}
+
+
+def test_data_that_stay_where_they_are(tmp_path):
+    grid = LocalGrid(own_data(tmp_path))
+    config = settings("fedpn", TABLE, {"method": {"adapt_epochs": 30}})
+    conduct(grid, config, tmp_path / "run", nodes=3)
+    found = metrics(tmp_path / "run")
+    assert found["accuracy"]["local"]["ind"] > 0.7
+    assert found["accuracy"]["switch"]["ood"] is None and found["routing"]["auroc"] is None
+    assert [c["classes"] for c in found["per_client"]] == [None] * 3
+    assert "hospital-1" in (tmp_path / "run/report.html").read_text()
+    answers = fedpn.load(tmp_path / "state1/bundle")(np.full((1, 4), 4.0, np.float32))
+    assert answers[0].guess == "owl"
+    for _, _, content in grid.heard:  # which labels a node has is not told
+        assert "label" not in json.dumps([dict(r) for r in content.config_records.values()])
+
+
+def test_nodes_must_agree_on_classes(tmp_path, capsys):
+    grid = LocalGrid(own_data(tmp_path))
+    config = settings("fedpn", TABLE | {"data": {"classes": []}})
+    with pytest.raises(RuntimeError, match="1 of 3 nodes"):
+        conduct(grid, config, tmp_path / "run", nodes=3)
+    assert any("data.classes" in e.get("warning", "") for e in events(capsys))
+
+
+def test_nodes_that_never_come_are_named(tmp_path):
+    few = nodes(tmp_path)
+    del few[102]
+    with pytest.raises(RuntimeError, match=r"3 of 4 nodes came .*missing: partition 2"):
+        conduct(LocalGrid(few), settings(), tmp_path / "run")
+
+
+def test_a_node_that_vanishes_and_one_that_comes_late(tmp_path, capsys):
+    """Node 1 is away in round 2, node 3 comes after round 1; nobody's memory is lost."""
+    grid = LocalGrid(nodes(tmp_path))
+    late = grid.nodes.pop(103)
+    rounds = []
+
+    def spoil(kind, number, content):
+        if kind == "train" and number == 100:
+            rounds.append(number)
+            if len(rounds) == 1:
+                grid.nodes[303] = late  # under another number, as Flower gives them
+        return None if kind == "train" and number == 101 and len(rounds) == 2 else content
+
+    grid.spoil = spoil
+    conduct(grid, settings("ditto"), tmp_path / "run", nodes=3)
+    told = events(capsys)
+    history = [json.loads(x) for x in (tmp_path / "run/history.jsonl").read_text().splitlines()]
+    assert [line["dropped"] for line in history] == [[], [1], []]
+    assert [line["joined"] for line in history] == [3, 4, 4]
+    assert open_book(tmp_path / "run").bases == {"0": 3, "1": 3, "2": 3, "3": 3}
+    assert metrics(tmp_path / "run")["clients"] == 4
+    assert any("vanished" in e.get("warning", "") for e in told)
+
+
+def _with(content, name, array):
+    arrays = dict(content.array_records["slots"]) | {name: Array(array)}
+    return RecordDict({"report": content.config_records["report"], "slots": ArrayRecord(arrays)})
+
+
+GARBAGE = {
+    "nan": lambda c: _with(c, "model/head.0.bias", np.full(18, np.nan, np.float32)),
+    "shape": lambda c: _with(c, "model/head.0.bias", np.zeros(5, np.float32)),
+    "dtype": lambda c: _with(c, "model/head.0.bias", np.zeros(18, np.float64)),
+    "keys": lambda c: _with(c, "model/another.config", np.zeros(5, np.float32)),
+    "empty": lambda c: RecordDict({"report": c.config_records["report"]}),
+    "words": lambda c: RecordDict({"report": ConfigRecord({"nonsense": 1})}),
+    "loss": lambda c: RecordDict(
+        {
+            "report": ConfigRecord(dict(c.config_records["report"]) | {"loss": float("nan")}),
+            "slots": c.array_records["slots"],
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_is_refused_and_named(kind, tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    bad = lambda k, n, c: GARBAGE[kind](c) if k == "train" and n == 102 else c  # noqa: E731
+    grid.spoil = bad
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    line = json.loads((tmp_path / "run/history.jsonl").read_text())
+    assert line["dropped" if kind == "words" else "refused"] == [2]
+    assert line["loss"] is not None
+    book = open_book(tmp_path / "run")
+    assert all(t.isfinite().all() for t in book.server["model"].values())
+    assert book.bases == {"0": 1, "1": 1, "3": 1}
+    assert any(w.startswith(("2 ", "a node")) for e in events(capsys) if (w := e.get("warning")))
+
+
+def test_when_all_fail_the_run_fails(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda kind, number, content: None if kind == "train" else content
+    with pytest.raises(RuntimeError, match="no valid upload"):
+        conduct(grid, settings(), tmp_path / "run")
+    assert events(capsys)[-1]["status"] == 1
+
+
+@pytest.mark.parametrize("name", ["fedpn", "ditto"])
+def test_a_server_that_was_killed_goes_on_where_it_was(name, tmp_path):
+    """The server dies after the nodes trained in round 2 and before it could count it."""
+    config = settings(name)
+    grid = LocalGrid(nodes(tmp_path / "a"))
+    conduct(grid, config, tmp_path / "whole")
+
+    grid = LocalGrid(nodes(tmp_path / "b"))
+    uploads = []
+
+    def die(kind, number, content):
+        uploads.append(kind)
+        if uploads.count("train") == 7:
+            raise KeyboardInterrupt
+        return content
+
+    grid.spoil = die
+    with pytest.raises(KeyboardInterrupt):
+        conduct(grid, config, tmp_path / "cut")
+    assert open_book(tmp_path / "cut").round == 1
+    grid = LocalGrid({n + 50: node for n, node in nodes(tmp_path / "b").items()})
+    conduct(grid, config, tmp_path / "cut", resume=True)
+    for file in ("metrics.json",):
+        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    whole, cut = open_book(tmp_path / "whole"), open_book(tmp_path / "cut")
+    torch.testing.assert_close(cut.server, whole.server, rtol=0, atol=0)
+    with pytest.raises(fedpn.UserError, match="only rounds may grow"):
+        conduct(grid, settings(name, {"seed": 1}), tmp_path / "cut", resume=True)
+
+
+def test_a_node_that_is_away_in_the_end_is_waited_for(tmp_path):
+    grid = LocalGrid(nodes(tmp_path))
+    away = []
+
+    def spoil(kind, number, content):
+        if kind == "train.personalise" and number == 101 and not away:
+            away.append(grid.nodes.pop(101))
+            grid.nodes[401] = away[0]
+            return None
+        return content
+
+    grid.spoil = spoil
+    conduct(grid, settings(), tmp_path / "run", timeout=5.0)
+    assert len(metrics(tmp_path / "run")["per_client"]) == NODES
+    assert (tmp_path / "node1/bundle/bundle.json").exists()
+
+
+def test_a_node_with_other_data_or_a_lost_memory_says_so(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+
+    def lose(kind, number, content):
+        if kind == "train" and number == 103:
+            for path in (tmp_path / "node3").rglob("memory-*"):
+                path.unlink()
+        return content
+
+    grid.spoil = lose
+    conduct(grid, settings("ditto"), tmp_path / "run")
+    told = [e["warning"] for e in events(capsys) if "warning" in e]
+    assert any("3: the memory of round 1 is lost" in text for text in told)
+    assert len(metrics(tmp_path / "run")["per_client"]) == 3
+
+
+@pytest.mark.parametrize("rule", ["median", "krum", "private"])
+def test_robust_and_private_means_are_those_of_the_simulator(rule, tmp_path, monkeypatch):
+    config = settings(
+        "fedavg",
+        {"rounds": 2, "aggregation": {"rule": rule}, "method": {"optimizer_state": "reset"}},
+    )
+    monkeypatch.setattr("secrets.randbits", lambda bits: config.seed)
+    conduct(LocalGrid(nodes(tmp_path)), config, tmp_path / "run")
+    pipeline.run(config, tmp_path / "simulated")
+    from safetensors.torch import load_file
+
+    ours, theirs = (load_file(tmp_path / d / "shared.safetensors") for d in ("run", "simulated"))
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    if rule == "private":
+        assert metrics(tmp_path / "run")["privacy"]["epsilon"] > 0
+
+
+def test_noise_on_flower_cannot_be_drawn_again(tmp_path):
+    config = settings(
+        "fedavg",
+        {"rounds": 1, "aggregation": {"rule": "private"}, "method": {"optimizer_state": "reset"}},
+    )
+    books = []
+    for place in ("a", "b"):
+        conduct(LocalGrid(nodes(tmp_path / place)), config, tmp_path / place / "run")
+        books.append(open_book(tmp_path / place / "run").server["model"])
+    assert any((books[0][name] != books[1][name]).any() for name in books[0])
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        ({"partition-id": 0, "num-partitions": 4}, "state-dir"),
+        ({"partition-id": 4, "num-partitions": 4, "state-dir": "s"}, "from 0 to 3"),
+        ({"state-dir": "s"}, "data=PATH"),
+        ({"data": "/nowhere/x.csv", "name": "n", "state-dir": "s"}, "there is no file"),
+        ({"data": "x.csv", "state-dir": "s"}, "needs a name"),
+    ],
+)
+def test_a_node_with_wrong_settings_is_told(node, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="0 of 1 nodes"):
+        conduct(LocalGrid({5: node}), settings(), tmp_path / "run", nodes=1)
+    assert any(told in e.get("warning", "") for e in events(capsys))
+
+
+def test_wrong_terms_are_the_users_mistake(tmp_path):
+    asked = terms(settings(), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="absolute"):
+        read_terms(asked | {"out": "runs/x"})
+    with pytest.raises(fedpn.UserError, match="at least 1"):
+        read_terms(asked | {"nodes": 0})
+    with pytest.raises(fedpn.UserError, match="cannot be read"):
+        read_terms(asked | {"config": "!!"})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/x").touch()
+    with pytest.raises(fedpn.UserError, match="not empty"):
+        serve(LocalGrid({}), read_terms(asked), lambda event: None)
