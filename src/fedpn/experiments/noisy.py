@@ -1,6 +1,7 @@
 """Labels 5-9 redrawn at random: aleatoric and epistemic uncertainty of clean and noisy classes."""
 
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from fedpn.routing.scores import POSTERIOR_SCORES
 TITLE = "Label noise shows as aleatoric uncertainty; the density does not take it for the unknown"
 LIMIT = 1.0  # nats: the paper's threshold between noisy and clean
 STEPS = 50  # a round, of the single model
-PARTS = {"single": "one model of all rows", "clients": "the clients' own models"}
+PARTS = {"clients": "the clients' own models", "single": "one model of all rows"}
+PLACES: dict[str, tuple[str, ...]] = {"clients": (), "single": ("single",)}  # in a seed's result
 
 
 def settings_of(settings: Settings, seed: int, part: str) -> Config:
@@ -51,12 +53,13 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
     """Trains both on noisy labels, and asks them for test rows."""
     seeds, training = [], {}
     for seed in settings.seeds:
-        measured = {}
-        for part, play in {"single": single, "clients": clients}.items():
+        measured: Result = {}
+        for part, play in {"clients": clients, "single": single}.items():
             config = settings_of(settings, seed, part)
             company.say(f"{config.dataset} with noisy labels: {PARTS[part]}, seed {seed}")
             place = out / "runs" / f"{config.dataset}-noisy-{part}-r{config.rounds}-s{seed}"
-            measured[part] = play(config, place, company)
+            found = play(config, place, company)
+            measured |= found if part == "clients" else {part: found}
             work = config.train
             training[part] = {"rounds": config.rounds, "clients": config.clients} | {
                 "steps": work.steps,
@@ -136,15 +139,15 @@ def draw(result: Result) -> Figure:
     steps = training["single"]["rounds"] * training["single"]["steps"]
     foot = (
         f"{result['data'][0]['name']}, labels 5-9 redrawn among themselves, repaired loss. Above: "
-        f"{steps} steps of {training['single']['batch']} on all training rows. Below: "
         f"{training['clients']['clients']} clients of at most 3 classes, "
         f"{training['clients']['rounds']} rounds and the personal stage, each on its own held-out "
-        "rows. Clean and noisy by the class before the noise; dashed: the paper's limit"
+        f"rows. Below: {steps} steps of {training['single']['batch']} on all training rows. "
+        "Clean and noisy by the class before the noise; dashed: the paper's limit"
     )
     figure = page(TITLE, 9.5, 6.6, foot)
     grid = figure.subplots(2, 2)
     for (left, right), (part, name) in zip(grid, PARTS.items(), strict=True):
-        first = result["per_seed"][0][part]
+        first = reduce(getitem, PLACES[part], result["per_seed"][0])
         _bars(left, first["aleatoric"])
         left.axvline(LIMIT, color=INK, linestyle="--", linewidth=1)
         left.set(yscale="log", title=f"{name}: AUROC {first['auroc']['aleatoric']:.3f}")
@@ -169,7 +172,7 @@ def say(result: Result) -> str:
     seeds = result["per_seed"]
     parts = []
     for part, name in PARTS.items():
-        mean = partial(mean_of, seeds, part)
+        mean = partial(mean_of, seeds, *PLACES[part])
         parts.append(
             f"{name[0].upper()}{name[1:]}: the expected entropy tells noisy from clean classes "
             f"with AUROC {mean('auroc', 'aleatoric'):.3f} (above the paper's limit of {LIMIT:g} "
@@ -180,7 +183,7 @@ def say(result: Result) -> str:
             f"{mean('auroc', 'dirichlet_entropy'):.3f}. Clean classes are answered rightly in "
             f"{100 * mean('clean_accuracy'):.1f} % of rows."
         )
-    sent = {kind: mean_of(seeds, "clients", "delegated", kind) for kind in ("clean", "noisy")}
+    sent = {kind: mean_of(seeds, "delegated", kind) for kind in ("clean", "noisy")}
     return (
         " ".join(parts) + f" Of their own rows the clients delegate {100 * sent['clean']:.0f} % of "
         f"clean and {100 * sent['noisy']:.0f} % of noisy ones to the global model. "

@@ -1,7 +1,8 @@
 """Labels 5-9 redrawn, twenty clients: the global density of clean and noisy rows, both losses."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from fedpn.rounds import Company
 
 TITLE = "Rows with noisy labels get more density from the repaired loss than from the original"
 DEALINGS = {"noise": "dealt by noisy labels", "classes": "dealt by true classes"}
+PLACES: dict[str, tuple[str, ...]] = {"noise": (), "classes": ("classes",)}  # in a seed's result
 
 
 def settings_of(settings: Settings, seed: int, loss: str) -> Config:
@@ -44,18 +46,23 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
     """Trains a federation with each loss, the same in all else, for both ways of dealing."""
     seeds = []
     for seed in settings.seeds:
-        measured: dict[str, Result] = {dealing: {} for dealing in DEALINGS}
+        measured: Result = {"classes": {}}
         for dealing, loss in [(d, loss) for d in DEALINGS for loss in LOSSES]:
             config = settings_of(settings, seed, loss)
             name = f"{config.dataset}-{dealing}-{loss}-r{config.rounds}-s{seed}"
             company.say(f"{config.dataset}, {DEALINGS[dealing]}, {LOSS_NAMES[loss]}, seed {seed}")
             trained = train_noisy(config, out / "runs" / name, company, dealing == "classes")
-            measured[dealing][loss] = measure(ask_global(config, *trained))
+            _at(measured, dealing)[loss] = measure(ask_global(config, *trained))
         seeds.append(measured)
     dataset = trained[0].dataset
     training = {"rounds": config.rounds, "clients": config.clients}
     about = {"name": dataset.name, "note": dataset.note}
     return {"data": [about], "training": training, "per_seed": seeds}
+
+
+def _at(seed: Result, dealing: str) -> Result:
+    """A seed's result for one way of dealing; that of the paper's text stands at the top."""
+    return reduce(getitem, PLACES[dealing], seed)
 
 
 def measure(held: Held) -> Result:
@@ -83,7 +90,7 @@ def spread(z: Tensor) -> float:
 def draw(result: Result) -> Figure:
     """A histogram for each loss and way of dealing, of the first seed."""
     first, training = result["per_seed"][0], result["training"]
-    rows = first["noise"]["repaired"]["rows"]
+    rows = first["repaired"]["rows"]
     foot = (
         f"{result['data'][0]['name']}, labels 5-9 redrawn among themselves; "
         f"{training['clients']} clients of at most 3 labels (above) or classes (below); "
@@ -94,7 +101,7 @@ def draw(result: Result) -> Figure:
     grid = figure.subplots(2, 2)
     for row, (dealing, name) in zip(grid, DEALINGS.items(), strict=True):
         for ax, loss in zip(row, LOSSES, strict=True):
-            measured = first[dealing][loss]
+            measured = _at(first, dealing)[loss]
             _bars(ax, measured["histogram"])
             ax.set_title(f"{name}, {LOSS_NAMES[loss]}: AUROC {measured['auroc']:.3f}")
         row[0].set_ylabel("share of rows")
@@ -115,7 +122,7 @@ def say(result: Result) -> str:
     seeds = result["per_seed"]
     parts = []
     for dealing, name in DEALINGS.items():
-        mean = partial(mean_of, seeds, dealing)
+        mean = partial(mean_of, seeds, *PLACES[dealing])
         medians = {
             loss: {kind: mean(loss, "median", kind) for kind in ("clean", "noisy")}
             for loss in LOSSES
