@@ -26,14 +26,12 @@ class Variant:
     trained: bool = True  # whether it has rounds of its own; else it goes on from the plain cell
 
 
-BATCH_NORM: Tree = {"model": {"norm": "batch"}, "train": {"cohort": 1}}
+BATCH_NORM: Tree = {"model": {"norm": "batch"}}
 VARIANTS = {
     "": Variant("", {}),
     "norm": Variant("BatchNorm", BATCH_NORM),
     "reset": Variant("momentum reset each round", {"method": {"optimizer_state": "reset"}}),
-    "resnet18": Variant(
-        "ResNet-18", {"model": {"encoder": "resnet18"}, "train": {"cohort": 1}, "rounds": 30}
-    ),
+    "resnet18": Variant("ResNet-18", {"model": {"encoder": "resnet18"}, "rounds": 30}),
     "gaussian": Variant("routed by Gaussians", {"routing": {"router": "gaussian"}}, trained=False),
     "msp": Variant("routed by max-probability", {"routing": {"router": "msp"}}, trained=False),
     "density10": Variant(
