@@ -25,6 +25,7 @@ class LocalGrid(Grid):
         self.nodes = nodes
         self.sent: list[tuple[str, int, RecordDict]] = []  # to clients: kind, node, content
         self.heard: list[tuple[str, int, RecordDict]] = []  # from clients
+        self.contexts: dict[int, Context] = {}
         self.spoil: Callable[[str, int, RecordDict], RecordDict | None] = lambda k, n, c: c
         TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = 7, SERVER, 9
 
@@ -57,7 +58,8 @@ class LocalGrid(Grid):
                 replies.append(Message(Error(code=3, reason="node unavailable"), reply_to=message))
                 continue
             self.sent.append((kind, number, _wired(message.content)))
-            context = Context(7, number, dict(self.nodes[number]), RecordDict(), {})
+            fresh = Context(7, number, dict(self.nodes[number]), RecordDict(), {})
+            context = self.contexts.setdefault(number, fresh)
             asked = Message(_wired(message.content), dst_node_id=number, message_type=kind)
             reply = app(asked, context)
             content = self.spoil(kind, number, _wired(reply.content))

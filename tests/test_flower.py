@@ -422,3 +422,75 @@ def test_wrong_terms_are_the_users_mistake(tmp_path):
     (tmp_path / "run/x").touch()
     with pytest.raises(fedpn.UserError, match="not empty"):
         serve(LocalGrid({}), read_terms(asked), lambda event: None)
+
+
+@pytest.mark.parametrize("name", ["fedpn", "scaffold", "fedavg"])
+def test_masked_uploads_give_the_same_sum(name, tmp_path):
+    config = settings(name, {"rounds": 2})
+    conduct(LocalGrid(nodes(tmp_path / "a")), config, tmp_path / "plain")
+    grid = LocalGrid(nodes(tmp_path / "b"))
+    conduct(grid, config, tmp_path / "masked", secure=True)
+    plain, masked = open_book(tmp_path / "plain"), open_book(tmp_path / "masked")
+    torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
+    assert masked.bases == plain.bases
+    assert [k for k, _, _ in grid.heard].count("train") == 2 * 4 * NODES  # four messages a round
+
+
+def test_the_server_sees_only_masked_vectors(tmp_path):
+    config = settings("fedavg", {"rounds": 1})
+    grid = LocalGrid(nodes(tmp_path / "b"))
+    conduct(grid, config, tmp_path / "masked", secure=True)
+    plain = LocalGrid(nodes(tmp_path / "a"))
+    conduct(plain, config, tmp_path / "plain")
+    from flwr.common import bytes_to_ndarray
+
+    seen = {}
+    for kind, number, content in grid.heard:
+        assert all(not record for record in content.array_records.values())  # nothing in clear
+        for record in content.config_records.values():
+            if kind == "train" and "masked_params" in record:
+                seen[number] = [bytes_to_ndarray(b) for b in record["masked_params"]]
+    uploads = {n: c.array_records["slots"] for k, n, c in plain.heard if k == "train"}
+    assert seen.keys() == uploads.keys()
+    for number, vectors in seen.items():
+        flat = np.concatenate([v.ravel() for v in vectors[1:]]).astype(np.float64) / 2**32
+        true = np.concatenate([a.numpy().ravel() for a in uploads[number].values()])
+        assert flat.size == true.size
+        assert abs(flat.mean() - 0.5) < 0.01 and abs(flat.var() - 1 / 12) < 0.005  # even
+        assert abs(np.corrcoef(flat, true)[0, 1]) < 0.05
+
+
+def test_a_node_that_vanishes_under_its_mask_is_made_up_for(tmp_path):
+    grid, told = LocalGrid(nodes(tmp_path)), []
+
+    def spoil(kind, number, content):
+        told.append((kind, number))
+        if kind == "train" and number == 101 and told.count(("train", 101)) == 3:
+            return None  # after it shared its keys, before its vector came
+        return content
+
+    grid.spoil = spoil
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run", secure=True)
+    line = json.loads((tmp_path / "run/history.jsonl").read_text())
+    assert line["dropped"] == [1] and line["loss"] is not None
+    assert open_book(tmp_path / "run").bases == {"0": 1, "2": 1, "3": 1}
+
+    others = LocalGrid(nodes(tmp_path / "x"))
+    others.spoil = lambda kind, number, c: None if (kind, number) == ("train", 101) else c
+    conduct(others, settings("fedavg", {"rounds": 1}), tmp_path / "plain")
+    masked, plain = open_book(tmp_path / "run"), open_book(tmp_path / "plain")
+    torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
+
+
+def test_secure_sums_and_robust_means_exclude_each_other(tmp_path):
+    asked = terms(settings("fedavg", {"aggregation": {"rule": "median"}}), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="must see single uploads"):
+        read_terms(asked | {"secure": True})
+
+
+def test_a_wary_node_uploads_under_a_mask_only(tmp_path, capsys):
+    grid = LocalGrid({n: node | {"secure": True} for n, node in nodes(tmp_path).items()})
+    with pytest.raises(RuntimeError, match="no valid upload"):
+        conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    assert any("under a mask only" in e.get("warning", "") for e in events(capsys))
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "masked", secure=True)

@@ -54,9 +54,12 @@ class Gatherer:
         self, server: Slots, sent: Slots, parts: Sequence[Part], clients: int, round_: int
     ) -> Advance:
         """Moves the server by the mean of what was gathered from some of all clients."""
-        mean = self._mean(sent, parts, round_)
         heard = sum(len(part.weights) for part in parts)
-        new = self.algorithm.aggregate(server, mean, heard / clients)
+        return self.settle(server, self._mean(sent, parts, round_), heard / clients)
+
+    def settle(self, server: Slots, mean: Slots, share: float) -> Advance:
+        """Moves the server by the mean upload of a share of the clients."""
+        new = self.algorithm.aggregate(server, mean, share)
         step = map_slots(torch.sub, {"model": new["model"]}, {"model": server["model"]})
         length = float(norms(map_slots(lambda t: t[None], step))) if step["model"] else 0.0
         return Advance(new, length)

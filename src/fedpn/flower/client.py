@@ -23,18 +23,19 @@ from fedpn.pipeline import headline_of, personal_stage
 from fedpn.prepare import Prepared
 from fedpn.rounds import Company
 from fedpn.simulate import plan_client
-from fedpn.trees import Slots
+from fedpn.trees import Slots, flatten, zip_with
 
 Node = Mapping[str, Any]
-Act = Callable[["Desk", Slots], tuple[Report, Slots | None]]
+Act = Callable[["Desk", Slots], RecordDict]
 
 
 class Desk:
     """All that a node has before it when it is told something."""
 
-    def __init__(self, order: Order, config: Config, share: Share, home: Path) -> None:
+    def __init__(self, order: Order, config: Config, share: Share, node: Node) -> None:
         self.order, self.config, self.share = order, config, share
-        self.state = NodeState(home, order.run, share.fingerprint())
+        self.wary = bool(node.get("secure", False))
+        self.state = NodeState(Path(str(node["state-dir"])), order.run, share.fingerprint())
 
     def ready(self) -> Prepared:
         return self.share.equip(self.config, self.order.model)
@@ -61,20 +62,21 @@ def answer(content: RecordDict, node: Node, act: Act) -> RecordDict:
         share = open_share(node, config)
         roles = tuple(filter(None, order.roles.split(",")))
         slots = unpack(content, roles) if roles else {}
-        desk = Desk(order, config, share, Path(str(node["state-dir"])))
-        return pack_report(*act(desk, slots))
+        return act(Desk(order, config, share, node), slots)
     except UserError as error:
         return pack_report(Report(name, error=str(error)))
 
 
-def introduce(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
+def introduce(desk: Desk, server: Slots) -> RecordDict:
     """Tells the node's name, the form of its data and sums for normalisation."""
-    return Report(desk.share.name, facts=json.dumps(desk.share.introduce())), None
+    return pack_report(Report(desk.share.name, facts=json.dumps(desk.share.introduce())))
 
 
-def play(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
+def play(desk: Desk, server: Slots) -> RecordDict:
     """Plays the node's part of a round."""
     config, share, order = desk.config, desk.share, desk.order
+    if desk.wary and not order.secure:
+        raise UserError("this node uploads under a mask only (fedpn flower run --secure)")
     ready = desk.ready()
     drawn = plan_client(share.rows, share.client, config.train, config.seed, order.round)
     plan = Plan(*(t[0] for t in stack_plans([drawn])))
@@ -82,10 +84,15 @@ def play(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
     task, method = ready.model.task, config.method
     upload, memory, loss = train(method, task, ready.data, server, memory, plan, idle=False)
     desk.state.save(order.round + 1, memory, order.base)
-    return Report(share.name, loss=float(loss)), upload
+    if order.secure:
+        from fedpn.flower.secure import maskable
+
+        moved = {role: zip_with(torch.sub, params, server[role]) for role, params in upload.items()}
+        return maskable(flatten(moved), len(share.rows), float(loss))
+    return pack_report(Report(share.name, loss=float(loss)), upload)
 
 
-def personalise(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
+def personalise(desk: Desk, server: Slots) -> RecordDict:
     """Makes the node's own model, calibrates it, keeps it as a bundle, and tells how good it is."""
     config, share = desk.config, desk.share
     ready, mine = desk.ready(), [desk.share.client]
@@ -103,4 +110,4 @@ def personalise(desk: Desk, server: Slots) -> tuple[Report, Slots | None]:
     )
     if share.partition is None:
         figures["classes"] = None  # which labels a node has is its own affair
-    return Report(share.name, facts=json.dumps(figures)), None
+    return pack_report(Report(share.name, facts=json.dumps(figures)))

@@ -14,7 +14,16 @@ def introduce(message: Message, context: Context) -> Message:
     return _answer(message, context, "introduce")
 
 
-@app.train()
+def secure(message: Message, context: Context, call: Callable[..., Message]) -> Message:
+    """Masks uploads in rounds that ask for it."""
+    if "secaggplus_configs" not in message.content.config_records:
+        return call(message, context)
+    from fedpn.flower.secure import masked
+
+    return masked(message, context, call)
+
+
+@app.train(mods=[secure])
 def train(message: Message, context: Context) -> Message:
     return _answer(message, context, "play")
 

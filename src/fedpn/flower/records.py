@@ -30,6 +30,7 @@ class Order:
     roles: str = ""  # of the slots that come with it, by commas
     round: int = 0  # rounds done before this one
     base: int = 0  # the node's last round that counted: what it remembers of later ones is void
+    secure: bool = False  # whether the upload will be masked
 
 
 @dataclass(frozen=True)

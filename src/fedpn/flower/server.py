@@ -30,7 +30,7 @@ from fedpn.pipeline import Clock, headed, refuse_changes, score_of
 from fedpn.prepare import draw_model, plan_model
 from fedpn.rounds import cut_history
 from fedpn.simulate import Round, sample
-from fedpn.trees import Params, Slots, flatten, public, stack
+from fedpn.trees import Params, Slots, flatten, public, stack, unflatten
 
 Event = dict[str, Any]
 Tell = Callable[[Event], None]
@@ -47,6 +47,7 @@ class Terms:
     nodes: int  # that must be there before the first round
     timeout: float  # seconds to wait for nodes
     patience: float  # seconds for the replies of a round
+    secure: bool = False  # whether uploads are masked, so that only their sum is seen
 
 
 def read_terms(settings: Mapping[str, Any]) -> Terms:
@@ -60,7 +61,15 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
     config = replace(config, clients=nodes)
     text = json.dumps(to_tree(config), ensure_ascii=False)
     waits = float(settings["timeout"]), float(settings["round-timeout"])
-    return Terms(config, text, out, bool(settings["resume"]), nodes, *waits)
+    secure = bool(settings.get("secure", False))
+    if secure and config.aggregation.rule != "mean":
+        raise UserError(
+            f"aggregation.rule={config.aggregation.rule} must see single uploads, which secure "
+            "aggregation hides; use one or the other"
+        )
+    if secure and nodes < 2:
+        raise UserError("secure aggregation of a single node would hide nothing")
+    return Terms(config, text, out, bool(settings["resume"]), nodes, *waits, secure)
 
 
 def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
@@ -183,6 +192,8 @@ class Conductor:
         joined = sample(len(self.names), self.config.train.join, self.config.seed, round_)
         chosen = {int(i): self.names[i] for i in joined}
         sent = public(book.server)
+        if self.terms.secure:
+            return self._masked_round(sent, chosen)
         replies = self.roster.ask(
             TRAIN, {name: self._order(name, sent) for name in chosen.values()}
         )
@@ -207,18 +218,51 @@ class Conductor:
         moved = self._advance(sent, parts, round_)
         return record._replace(loss=loss / total, norm=moved)
 
+    def _masked_round(self, sent: Slots, chosen: dict[int, str]) -> Round:
+        """A round in which the server sees the sum of the uploads alone."""
+        from fedpn.flower.secure import Sum
+
+        book, there = self.book, self.roster.present
+        names = {there[name]: name for name in chosen.values() if name in there}
+        contents = {number: self._order(name, sent, True) for number, name in names.items()}
+        heaviest = max(member.rows for member in self.roster.members.values())
+        total = Sum(self.roster.grid, self.terms.patience, heaviest)
+        found = total(contents, self.expected, book.round)
+        heard = {names[number]: loss for number, loss in found.losses.items()} if found else {}
+        dropped = [number for number, name in chosen.items() if name not in heard]
+        book.round += 1
+        record = Round(book.round, None, len(chosen), dropped, [], 0.0, 0.0)
+        if found is None:
+            self.warn("the masks of this round could not be taken off: too few nodes stayed")
+            return record
+        flat = flatten(sent)
+        mean = {
+            name: (flat[name].double() + move).to(flat[name].dtype)
+            for name, move in found.mean.items()
+        }
+        book.bases |= dict.fromkeys(heard, book.round)
+        roles = {key.split("/", 1)[0]: None for key in self.expected}
+        moved = self.gatherer.settle(
+            book.server, unflatten(mean, list(roles)), len(heard) / len(self.names)
+        )
+        book.server = moved.server
+        rows = {name: self.roster.members[name].rows for name in heard}
+        loss = sum(rows[name] * told for name, told in heard.items()) / sum(rows.values())
+        return record._replace(loss=loss, norm=moved.norm)
+
     def _advance(self, sent: Slots, parts: list[Part], round_: int) -> float:
         moved = self.gatherer.advance(self.book.server, sent, parts, len(self.names), round_)
         self.book.server = moved.server
         return moved.norm
 
-    def _order(self, name: str, slots: Slots) -> RecordDict:
+    def _order(self, name: str, slots: Slots, secure: bool = False) -> RecordDict:
         order = replace(
             self.roster.order,
             model=self.book.model,
             roles=",".join(slots),
             round=self.book.round,
             base=self.book.bases.get(name, 0),
+            secure=secure,
         )
         return pack_order(order, slots)
 
