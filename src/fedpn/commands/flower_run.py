@@ -56,7 +56,7 @@ def _add_run(family: Any) -> None:
     add_connection(option)
     option("--out", type=Path, required=True, help="the run directory, on the SuperLink's machine")
     option("--resume", action="store_true", help="go on with the run in --out")
-    option("--nodes", type=int, metavar="N", help="how many must be there (default: clients)")
+    option("--nodes", type=int, metavar="N", help="how many take part (default: clients)")
     option("--timeout", type=float, default=300.0, metavar="SECONDS", help="to wait for nodes")
     option("--round-timeout", type=float, default=600.0, metavar="SECONDS", help="for one round")
     option("--logs", action="store_true", help="show all that the server says")
@@ -100,8 +100,6 @@ def _order(config: "Config", options: argparse.Namespace) -> Any:
     ):
         if not 0 < value < float("inf"):
             raise UserError(f"--{name} is {value}, but must be above 0")
-    if nodes > config.clients:
-        raise UserError(f"--nodes is {nodes}, but the config has {config.clients} clients")
     out = str(options.out.absolute())
     return Order(config, out, options.resume, nodes, options.timeout, options.round_timeout)
 
@@ -132,8 +130,10 @@ def _hear(display: "Display") -> Callable[[dict[str, Any]], None]:
         if stage in STAGES:
             facts = {k: v for k, v in event.items() if isinstance(v, int | float)}
             display(stage, done, of, **facts)
-        elif "say" in event:
-            display.say(str(event["say"]))
+        elif stage == "wait":
+            display.say(f"waiting for {of} nodes")
+        elif "warning" in event:
+            display.say(str(event["warning"]))
 
     return hear
 
@@ -175,5 +175,5 @@ def _demo(options: argparse.Namespace) -> int:
         if status == 0:
             _report(place / "run")
         if options.keep is not None:
-            print(f"kept: {place} (nodes answer for themselves: fedpn predict {place}/node-0 …)")
+            print(f"kept: {place} (a node answers: fedpn predict {place}/node-0/bundle INPUT)")
     return status
