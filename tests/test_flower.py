@@ -16,9 +16,10 @@ from fedpn.algorithms import ALGORITHMS
 from fedpn.config import resolve, to_tree
 from fedpn.flower import roster as roster_module
 from fedpn.flower.book import open_book
-from fedpn.flower.server import read_terms, serve
+from fedpn.flower.server import serve
 from fedpn.flower.server_app import app
 from fedpn.flower.state import NodeState
+from fedpn.flower.terms import read_terms
 from fedpn.prepare import deal, prepare
 from flower_grid import SERVER, LocalGrid
 
@@ -360,7 +361,7 @@ def test_a_node_with_other_data_or_a_lost_memory_says_so(tmp_path, capsys):
     grid.spoil = lose
     conduct(grid, settings("ditto"), tmp_path / "run")
     told = [e["warning"] for e in events(capsys) if "warning" in e]
-    assert any("3: the memory of round 1 is lost" in text for text in told)
+    assert any("3 failed: the memory of round 1 is lost" in text for text in told)
     assert len(metrics(tmp_path / "run")["per_client"]) == 3
 
 

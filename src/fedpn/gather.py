@@ -40,7 +40,7 @@ class Gatherer:
         """Tells which of stacked uploads are finite and, where a bound is set, within it."""
         tensors = [t for params in uploads.values() for t in params.values()]
         checks = [t.reshape(count, -1).isfinite().all(1) for t in tensors]
-        if self.max_norm and uploads["model"]:
+        if self.max_norm and uploads.get("model"):
             checks.append(norms(moves(sent, uploads)) <= self.max_norm)
         good = torch.stack(checks).all(0) if checks else torch.ones(count, dtype=torch.bool)
         return good.cpu()

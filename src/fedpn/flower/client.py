@@ -23,7 +23,7 @@ from fedpn.pipeline import headline_of, personal_stage
 from fedpn.prepare import Prepared
 from fedpn.rounds import Company
 from fedpn.simulate import plan_client
-from fedpn.trees import Slots, flatten, zip_with
+from fedpn.trees import Slots, flatten, map_slots, zip_with
 
 Node = Mapping[str, Any]
 Act = Callable[["Desk", Slots], RecordDict]
@@ -79,8 +79,9 @@ def play(desk: Desk, server: Slots) -> RecordDict:
         raise UserError("this node uploads under a mask only (fedpn flower run --secure)")
     ready = desk.ready()
     drawn = plan_client(share.rows, share.client, config.train, config.seed, order.round)
-    plan = Plan(*(t[0] for t in stack_plans([drawn])))
-    memory = desk.memory(ready)
+    device = ready.data.x.device
+    plan = Plan(*(t[0].to(device) for t in stack_plans([drawn])))
+    server, memory = (_on(device, slots) for slots in (server, desk.memory(ready)))
     task, method = ready.model.task, config.method
     upload, memory, loss = train(method, task, ready.data, server, memory, plan, idle=False)
     desk.state.save(order.round + 1, memory, order.base)
@@ -92,12 +93,16 @@ def play(desk: Desk, server: Slots) -> RecordDict:
     return pack_report(Report(share.name, loss=float(loss)), upload)
 
 
+def _on(device: torch.device, slots: Slots) -> Slots:
+    return map_slots(lambda t: t.to(device), slots)
+
+
 def personalise(desk: Desk, server: Slots) -> RecordDict:
     """Makes the node's own model, calibrates it, keeps it as a bundle, and tells how good it is."""
     config, share = desk.config, desk.share
     ready, mine = desk.ready(), [desk.share.client]
     people, observe, thresholds = personal_stage(
-        config, ready, server, [desk.memory(ready)], Company(), mine
+        config, ready, _on(ready.data.x.device, server), [desk.memory(ready)], Company(), mine
     )
     views = look(ready.federation, people, observe, thresholds, mine)
     place = desk.state.draft

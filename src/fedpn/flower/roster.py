@@ -18,6 +18,7 @@ from fedpn.data.normalise import Moments
 from fedpn.flower.records import INTRODUCE, Order, Report, pack_order, read_report
 
 PAUSE = 1.0  # seconds between looks for nodes
+INTRODUCTION = 120.0  # seconds for a node to tell its name: others wait meanwhile
 
 Warn = Callable[[str], None]
 
@@ -63,7 +64,8 @@ class Roster:
         new = there - set(self.present.values()) - self.strangers
         if not new:
             return
-        told = self._send(INTRODUCE, {number: pack_order(self.order) for number in sorted(new)})
+        asked = {number: pack_order(self.order) for number in sorted(new)}
+        told = self._send(INTRODUCE, asked, min(self.patience, INTRODUCTION))
         for number, reply in sorted(told.items(), key=lambda item: _place(item[1])):
             self._admit(number, reply)
         # Who said nothing is asked again at the next look; who said something wrong is not.
@@ -86,16 +88,16 @@ class Roster:
     def ask(self, kind: str, contents: dict[str, RecordDict]) -> dict[str, Reply]:
         """Sends to those who are there; returns what each who answered says."""
         numbers = {self.present[name]: c for name, c in contents.items() if name in self.present}
-        replies = self._send(kind, numbers)
+        replies = self._send(kind, numbers, self.patience)
         return {reply.report.name: reply for reply in replies.values()}
 
-    def _send(self, kind: str, contents: dict[int, RecordDict]) -> dict[int, Reply]:
+    def _send(self, kind: str, contents: dict[int, RecordDict], seconds: float) -> dict[int, Reply]:
         messages = [
             Message(content, dst_node_id=number, message_type=kind)
             for number, content in contents.items()
         ]
         replies = {}
-        for message in self.grid.send_and_receive(messages, timeout=self.patience):
+        for message in self.grid.send_and_receive(messages, timeout=seconds):
             if message.has_error():
                 self.warn(f"a node failed: {message.error.reason or message.error.code}")
                 continue

@@ -4,11 +4,10 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from operator import add
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,12 +16,13 @@ from flwr.serverapp import Grid
 
 from fedpn import report, store
 from fedpn.bundle import write_shared
-from fedpn.config import Config, to_tree
-from fedpn.errors import UserError
+from fedpn.config import to_tree
 from fedpn.evaluate import bring_together
 from fedpn.flower.book import Book, open_book
-from fedpn.flower.records import PERSONALISE, TRAIN, Order, pack_order, read_config, unpack
+from fedpn.flower.records import PERSONALISE, TRAIN, Order, pack_order
 from fedpn.flower.roster import Reply, Roster
+from fedpn.flower.terms import Terms
+from fedpn.flower.uploads import Refused, read_upload
 from fedpn.gather import Gatherer, Part
 from fedpn.nn.build import Blueprint
 from fedpn.nn.task import Model
@@ -30,46 +30,10 @@ from fedpn.pipeline import Clock, headed, refuse_changes, score_of
 from fedpn.prepare import draw_model, plan_model
 from fedpn.rounds import cut_history
 from fedpn.simulate import Round, sample
-from fedpn.trees import Params, Slots, flatten, public, stack, unflatten
+from fedpn.trees import Params, Slots, flatten, public, unflatten
 
 Event = dict[str, Any]
 Tell = Callable[[Event], None]
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a run is told when it is submitted."""
-
-    config: Config
-    text: str  # the same, as nodes will read it
-    out: Path
-    resume: bool
-    nodes: int  # that must be there before the first round
-    timeout: float  # seconds to wait for nodes
-    patience: float  # seconds for the replies of a round
-    secure: bool = False  # whether uploads are masked, so that only their sum is seen
-
-
-def read_terms(settings: Mapping[str, Any]) -> Terms:
-    """Reads a run's settings."""
-    config = read_config(str(settings["config"]))
-    nodes, out = int(settings["nodes"]), Path(str(settings["out"]))
-    if nodes < 1:
-        raise UserError(f"nodes is {nodes}, but must be at least 1")
-    if not out.is_absolute():
-        raise UserError(f"--out {out} must be an absolute path on the SuperLink's machine")
-    config = replace(config, clients=nodes)
-    text = json.dumps(to_tree(config), ensure_ascii=False)
-    waits = float(settings["timeout"]), float(settings["round-timeout"])
-    secure = bool(settings.get("secure", False))
-    if secure and config.aggregation.rule != "mean":
-        raise UserError(
-            f"aggregation.rule={config.aggregation.rule} must see single uploads, which secure "
-            "aggregation hides; use one or the other"
-        )
-    if secure and nodes < 2:
-        raise UserError("secure aggregation of a single node would hide nothing")
-    return Terms(config, text, out, bool(settings["resume"]), nodes, *waits, secure)
 
 
 def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
@@ -115,7 +79,7 @@ class Conductor:
         )
         self.book: Book
         self.model: Model
-        self.expected: Params
+        self.expected: Slots
 
     @property
     def names(self) -> list[str]:
@@ -144,7 +108,8 @@ class Conductor:
             first = members[0]
             blueprint = plan_model(self.config, first.shape, len(first.classes), total)
             model = json.dumps(blueprint._asdict())
-        self.model, fresh = draw_model(self.config, Blueprint(**json.loads(model)))
+        here = replace(self.config, train=replace(self.config.train, device="cpu"))
+        self.model, fresh = draw_model(here, Blueprint(**json.loads(model)))
         server = self.config.method.init(self.model.task, fresh)
         self.book = self.begun or Book(self.roster.order.run, model, server)
         self.expected = self._template(server, fresh)
@@ -158,13 +123,13 @@ class Conductor:
         lost = [str(p) for p in range(self.terms.nodes) if p not in partitions]
         return f"; missing: partition {', '.join(lost)}"
 
-    def _template(self, server: Slots, fresh: Params) -> Params:
+    def _template(self, server: Slots, fresh: Params) -> Slots:
         """The form that uploads must have."""
         method, task = self.config.method, self.model.task
         sent = public(server)
         memory = method.enroll(task, fresh, torch.zeros(1, dtype=torch.long))
         upload, _ = method.finish(task, sent, memory, method.start(task, sent, memory))
-        return flatten(upload)
+        return upload
 
     def play_rounds(self) -> None:
         """Plays round after round; each is on disk before the next is told."""
@@ -187,8 +152,8 @@ class Conductor:
     def _round(self) -> Round:
         book, round_ = self.book, self.book.round
         self.roster.look()
-        if not self.roster.present and self.roster.wait(1, [], self.terms.timeout) == []:
-            self.roster.look()
+        if not self.roster.present:
+            self.roster.wait(1, [], self.terms.timeout)
         joined = sample(len(self.names), self.config.train.join, self.config.seed, round_)
         chosen = {int(i): self.names[i] for i in joined}
         sent = public(book.server)
@@ -201,8 +166,10 @@ class Conductor:
         for number, name in chosen.items():
             if name not in replies:
                 continue
-            upload = self._upload(sent, replies[name])
-            if upload is None:
+            try:
+                upload = self._upload(sent, replies[name])
+            except Refused as error:
+                self.warn(f"{name} {error}")
                 refused.append(number)
                 continue
             weight = float(self.roster.members[name].rows)
@@ -227,7 +194,7 @@ class Conductor:
         contents = {number: self._order(name, sent, True) for number, name in names.items()}
         heaviest = max(member.rows for member in self.roster.members.values())
         total = Sum(self.roster.grid, self.terms.patience, heaviest)
-        found = total(contents, self.expected, book.round)
+        found = total(contents, flatten(self.expected), book.round)
         heard = {names[number]: loss for number, loss in found.losses.items()} if found else {}
         dropped = [number for number, name in chosen.items() if name not in heard]
         book.round += 1
@@ -241,9 +208,8 @@ class Conductor:
             for name, move in found.mean.items()
         }
         book.bases |= dict.fromkeys(heard, book.round)
-        roles = {key.split("/", 1)[0]: None for key in self.expected}
         moved = self.gatherer.settle(
-            book.server, unflatten(mean, list(roles)), len(heard) / len(self.names)
+            book.server, unflatten(mean, tuple(self.expected)), len(heard) / len(self.names)
         )
         book.server = moved.server
         rows = {name: self.roster.members[name].rows for name in heard}
@@ -266,54 +232,31 @@ class Conductor:
         )
         return pack_order(order, slots)
 
-    def _upload(self, sent: Slots, reply: Reply) -> Slots | None:
-        """A node's upload, stacked as one; or nothing, where it is not what it must be."""
-        name = reply.report.name
+    def _upload(self, sent: Slots, reply: Reply) -> Slots:
+        """A node's upload, or why it does not count."""
         if reply.report.error:
-            self.warn(f"{name}: {reply.report.error}")
-            return None
-        roles = {key.split("/", 1)[0]: None for key in self.expected}
-        try:
-            upload = unpack(reply.content, list(roles))
-        except Exception as error:  # a node may send anything
-            self.warn(f"{name} uploaded what cannot be read: {error}")
-            return None
-        flat = flatten(upload)
-        strange = flat.keys() ^ self.expected.keys()
-        if strange:
-            self.warn(f"{name} uploaded other entries than asked for: {', '.join(sorted(strange))}")
-            return None
-        for key, tensor in self.expected.items():
-            if flat[key].shape != tensor.shape or flat[key].dtype != tensor.dtype:
-                form = f"{flat[key].dtype} {tuple(flat[key].shape)}"
-                self.warn(f"{name} uploaded {key} as {form}, not {tuple(tensor.shape)}")
-                return None
-        stacked = stack(
-            [{role: {n: upload[role][n] for n in _names(self.expected, role)} for role in roles}]
-        )
-        if not bool(self.gatherer.valid(sent, stacked, 1)) or not math.isfinite(reply.report.loss):
-            self.warn(f"{name} uploaded what is not finite, or moved too far")
-            return None
-        return stacked
+            raise Refused(f"failed: {reply.report.error}")
+        upload = read_upload(reply.content, self.expected)
+        if not bool(self.gatherer.valid(sent, upload, 1)) or not math.isfinite(reply.report.loss):
+            raise Refused("uploaded what is not finite, or moved too far")
+        return upload
 
     def personalise(self) -> dict[str, Any]:
         """Has every node make its own model; nodes that are away are waited for."""
         until = time.monotonic() + max(self.terms.timeout, self.terms.patience)
         trees: dict[str, dict[str, Any]] = {}
         failed: dict[str, str] = {}
-        while len(trees) < len(self.names):
-            left = [name for name in self.names if name not in trees]
+        while left := [name for name in self.names if name not in trees | failed]:
             missing = self.roster.wait(0, left, max(0.0, min(10.0, until - time.monotonic())))
             ready = [name for name in left if name not in missing]
             orders = {name: self._order(name, self.book.server) for name in ready}
             for name, reply in self.roster.ask(PERSONALISE, orders).items():
                 if reply.report.error:
                     failed[name] = reply.report.error
-                    continue
-                trees[name] = json.loads(reply.report.facts)
-                failed.pop(name, None)
+                else:
+                    trees[name] = json.loads(reply.report.facts)
             self.tell({"stage": "personalise", "done": len(trees), "of": len(self.names)})
-            if time.monotonic() > until or failed.keys() >= set(self.names) - trees.keys():
+            if time.monotonic() > until:
                 break
         for name in self.names:
             if name not in trees:
@@ -346,7 +289,3 @@ class Conductor:
         store.write_json(out / "figures.json", unknown)
         store.write_tensors(out / "gallery.safetensors", {})
         report.write_page([out], out / "report.html")
-
-
-def _names(flat: Params, role: str) -> list[str]:
-    return [key.removeprefix(f"{role}/") for key in flat if key.startswith(f"{role}/")]

@@ -12,7 +12,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     from fedpn.errors import UserError
-    from fedpn.flower.server import read_terms, serve
+    from fedpn.flower.server import serve
+    from fedpn.flower.terms import read_terms
 
     try:
         serve(grid, read_terms(context.run_config), tell)
