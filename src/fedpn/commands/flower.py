@@ -148,6 +148,7 @@ def _add_supernode(family: Any) -> None:
     option("--partition", type=int, metavar="I", help="for trials: part I of the config's dataset")
     option("--of", type=int, metavar="N", help="of how many parts")
     option("--name", help="how reports call it (default: the directory of --certs, or the host)")
+    option("--secure", action="store_true", help="upload under a mask only, whatever a run asks")
     option("--port", type=_port, help="between the node's own programs (default: any free one)")
     option("--patience", type=float, default=90.0, metavar="SECONDS", help="to be let in")
 
@@ -171,6 +172,8 @@ def _facts(options: argparse.Namespace) -> dict[str, str | int]:
     """What a node tells its app of itself."""
     certs = options.certs and options.certs.resolve().name
     facts: dict[str, str | int] = {"name": options.name or certs or socket.gethostname()}
+    if options.secure:
+        facts["secure"] = 1
     if (options.data is None) == (options.partition is None):
         raise UserError("a node needs --data PATH, or for trials --partition I --of N")
     if options.data is not None:

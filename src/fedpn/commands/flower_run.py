@@ -59,6 +59,7 @@ def _add_run(family: Any) -> None:
     option("--nodes", type=int, metavar="N", help="how many take part (default: clients)")
     option("--timeout", type=float, default=300.0, metavar="SECONDS", help="to wait for nodes")
     option("--round-timeout", type=float, default=600.0, metavar="SECONDS", help="for one round")
+    option("--secure", action="store_true", help="mask uploads: the server sees only their sum")
     option("--logs", action="store_true", help="show all that the server says")
     option("--set", action="append", default=[], metavar="KEY=VALUE")
 
@@ -101,7 +102,8 @@ def _order(config: "Config", options: argparse.Namespace) -> Any:
         if not 0 < value < float("inf"):
             raise UserError(f"--{name} is {value}, but must be above 0")
     out = str(options.out.absolute())
-    return Order(config, out, options.resume, nodes, options.timeout, options.round_timeout)
+    waits = options.timeout, options.round_timeout
+    return Order(config, out, options.resume, nodes, *waits, secure=options.secure)
 
 
 def _follow(home: Path, app: Path, order: Any, logs: bool) -> int:

@@ -37,6 +37,7 @@ class Order:
     nodes: int
     timeout: float  # seconds to wait for nodes
     round_timeout: float  # seconds for the replies of one round
+    secure: bool = False  # whether uploads are masked
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -46,6 +47,7 @@ class Order:
             "nodes": self.nodes,
             "timeout": self.timeout,
             "round-timeout": self.round_timeout,
+            "secure": self.secure,
         }
 
 
