@@ -163,7 +163,7 @@ def test_each_node_answers_from_its_bundle_as_the_simulator_would(finished, tmp_
     dataset, federation = deal(config)
     rows = np.concatenate([federation.ind(2), federation.ood(2)])[:200]
     images = dataset.x[rows][:, 0]
-    there = fedpn.load(home / "node2/bundle")(images)
+    there = fedpn.load(home / "node2")(images)
     here = fedpn.load(tmp_path / "simulated", 2)(images)
     assert {answer.outcome for answer in there} > {"local_confident"}
     assert (

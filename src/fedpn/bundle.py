@@ -107,8 +107,7 @@ def _about(
 
 def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
     """Reads one client's part of a run or of an exported folder."""
-    if not path.is_dir():
-        raise UserError(f"{path} is not a directory: give a run or an exported folder")
+    path = _place(path)
     store.verify(path, FILES)
     about = store.read_json(path / "bundle.json")
     if about.get("elsewhere"):
@@ -135,6 +134,7 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
 
 def export(path: Path, client: int | str | None, out: Path) -> Bundle:
     """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
+    path = _place(path)
     bundle = open_bundle(path, client)
     store.claim(out, hint="")
     about = store.read_json(path / "bundle.json")
@@ -148,6 +148,14 @@ def export(path: Path, client: int | str | None, out: Path) -> Bundle:
     store.write_json(out / "bundle.json", about | {"clients": [bundle.client]})
     store.seal(out)
     return bundle
+
+
+def _place(path: Path) -> Path:
+    """Where the files are: in the directory itself, or below a node's state directory."""
+    if not path.is_dir():
+        raise UserError(f"{path} is not a directory: give a run or an exported folder")
+    within = path / "bundle"
+    return within if (within / "bundle.json").exists() else path
 
 
 def _find(names: list[str], client: int | str | None, path: Path) -> int:
