@@ -22,12 +22,13 @@ from fedpn.experiments import claims, crew, ledger, ledger_html, ledger_markdown
 from fedpn.experiments.cells import VARIANTS, Cell, ensure
 from fedpn.experiments.grid import COLUMNS, PAPER_SETS, ROUTED, Wish, cells
 from fedpn.experiments.published import benchmark, in_distribution, published, slips
-from fedpn.experiments.record import recorded, settle
+from fedpn.experiments.record import read_records, recorded, settle
 from fedpn.experiments.tables import tried
 from fedpn.experiments.tally import Tally
 from fedpn.prepare import deal
 from fedpn.rounds import Company
 
+RESULTS = Path(__file__).parents[1] / "results"
 TINY = {
     "clients": 4,
     "rounds": 2,
@@ -215,7 +216,7 @@ def test_a_baseline_above_fedpn_is_told_with_a_reason():
     )
     best = claims.best_on_mix(tally)
     assert best.verdict == verdict.IN_PART
-    assert "MNIST 95.0 against 96.0 of FedAvg" in best.why
+    assert "MNIST 95.0 (its global model alone 94.0) against 96.0 of FedAvg" in best.why
     assert "85.0 where its momentum is reset" in best.why
     assert "FedPN would have 97.0" in best.why
     both = claims.switch_beats_both(tally)
@@ -267,6 +268,22 @@ def test_an_empty_ledger(tmp_path):
     text = (tmp_path / "pages/ledger.md").read_text()
     assert verdict.UNTESTED in text
     assert "mnist-fedpn-s0: it broke" in text
+
+
+def test_the_ledger_in_docs_is_that_of_the_results():
+    """After a change of results or words: fedpn paper --only ledger --pages docs."""
+    book = ledger.make(
+        read_records(RESULTS), ledger.read_figures(RESULTS), ledger.read_tuning(RESULTS)
+    )
+    assert (RESULTS.parent / "docs/ledger.md").read_text() == ledger_markdown.render(book)
+    assert (RESULTS.parent / "docs/ledger.html").read_text() == ledger_html.render(book)
+
+
+def test_every_kept_cell_still_counts_as_done():
+    """Else the next `fedpn paper` would run them all again."""
+    for kept in read_records(RESULTS):
+        cell = Cell(*(kept[key] for key in ("dataset", "algorithm", "variant", "seed")))
+        assert kept["settings"] == cell.settings() or cell.variant == "resnet18", cell.name
 
 
 # Several at a time
