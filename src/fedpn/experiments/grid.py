@@ -97,10 +97,12 @@ def _order(sets: Sequence[str], wish: Wish) -> Iterator[tuple[str, str, str, int
         yield from ((d, a, "resnet18", 0) for a in RESNET_METHODS for d in RESNET_SETS if d in sets)
 
 
-def _switches(dataset: str) -> tuple[str, ...]:
+def _switches(dataset: str) -> Iterator[str]:
     """The paper's two switches, where the budget's own is another."""
-    own = Cell(dataset).config().routing
-    return ("density10" if own.score != "log_density" else "entropy20",)
+    own = Cell(dataset).settings()
+    for variant in ("density10", "entropy20"):
+        if Cell(dataset, variant=variant).settings() != own:
+            yield variant
 
 
 def _short(cell: Cell) -> Cell:

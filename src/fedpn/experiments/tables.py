@@ -135,7 +135,9 @@ class Maker:
 
         def entry(dataset: str, column: str) -> Entry:
             algorithm, _, variant = column.partition(" ")
-            return self._entry(dataset, algorithm, "mix", variant)
+            plain, asked = Cell(dataset, algorithm), Cell(dataset, algorithm, variant)
+            own = plain.settings() == asked.settings()  # the budget's switch is this one
+            return self._entry(dataset, algorithm, "mix", "" if own else variant)
 
         lead = (
             "Accuracy on Mix. Routed: a Gaussian per class on the client's embeddings decides "
