@@ -24,8 +24,8 @@ from fedpn.rounds import Company
 from fedpn.routing.scores import LOGIT_SCORES, POSTERIOR_SCORES
 
 TITLE = (
-    "The global model's total uncertainty notices strangers; its density does not notice those "
-    "of another dataset"
+    "The global model's total uncertainty notices strangers of every kind; "
+    "its density may take them for well known"
 )
 PAIRS = {"mnist": "fashionmnist", "fashionmnist": "mnist"}
 ROWS = 4000  # strangers of a kind
@@ -175,13 +175,13 @@ def say(result: Result) -> str:
                 f"{100 * rule_['risk'][0]:.0f} %)."
             )
     inverted = [
-        f"{about['name']}"
+        f"{about['name']} ({KIND_NAMES[kind]})"
         for about in result["data"]
         for kind, scores in result["sets"][about["name"]]["auroc"].items()
-        if kind == "other" and scores["log_density"] < 0.5
+        if scores["log_density"] < 0.5
     ]
     verdict = (
-        f" The global density is inverted for {' and '.join(inverted)}: strangers lie where it is "
+        f" The global density is inverted for {', '.join(inverted)}: strangers lie where it is "
         "high, so that abstention must not rely on it."
         if inverted
         else ""
