@@ -29,8 +29,9 @@ def federation(place: Path, nodes: int) -> Iterator[Path]:
     """
     certs.make(place / "certs", nodes)
     with _Household(place) as household:
-        connection, home = household.start_link(link_files(place / "certs"))
-        household.start_nodes(connection, nodes)
+        files = link_files(place / "certs")
+        connection, home = household.start_link(files)
+        household.start_nodes(connection, home, {key.stem: key for key in files.nodes})
         yield home
 
 
@@ -48,12 +49,13 @@ class _Household:
         command = superlink("127.0.0.1", port, files, self.place / "superlink.db")
         link = self._start("superlink", command, home)
         link.wait_until(lambda: answers(*connection), SECONDS)
-        for key in files.nodes:
-            control.register(home, key)
         return connection, home
 
-    def start_nodes(self, connection: Connection, nodes: int) -> None:
-        started = [self._start_node(connection, i, nodes) for i in range(nodes)]
+    def start_nodes(self, connection: Connection, home: Path, keys: dict[str, Path]) -> None:
+        started = []
+        for i in range(len(keys)):
+            control.register(home, keys[f"node-{i}"])
+            started.append(self._start_node(connection, i, len(keys)))
         for node, port in started:
             node.wait_until(partial(answers, f"127.0.0.1:{port}", None, plain=True), SECONDS)
 
