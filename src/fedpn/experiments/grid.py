@@ -77,6 +77,11 @@ def cells(wish: Wish, out: Path) -> list[Cell]:
     return [_short(cell) for cell in listed if cell.algorithm in wish.algorithms]
 
 
+def planned(sets: Sequence[str]) -> list[str]:
+    """The names of all cells of some sets, as they are run where nothing else is asked for."""
+    return [Cell(*parts).name for parts in _order(sets, Wish())]
+
+
 def _opened(name: str, wish: Wish, out: Path) -> str:
     if not wish.quick or name == datasets.BUILT_IN:
         return name

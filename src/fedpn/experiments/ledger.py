@@ -7,8 +7,9 @@ from typing import Any
 
 from fedpn import experiments, store
 from fedpn.experiments import ledger_html, ledger_markdown
+from fedpn.experiments.cells import Cell
 from fedpn.experiments.claims import verdicts
-from fedpn.experiments.grid import EXTRA_SETS, PAPER_SETS, at_hand
+from fedpn.experiments.grid import EXTRA_SETS, PAPER_SETS, at_hand, planned
 from fedpn.experiments.published import slips
 from fedpn.experiments.record import read_records
 from fedpn.experiments.tables import Maker, Table, rows_of, set_title, tried
@@ -16,6 +17,7 @@ from fedpn.experiments.tally import Tally
 from fedpn.experiments.verdict import Verdict
 
 Tree = dict[str, Any]
+CELL = ("dataset", "algorithm", "variant", "seed")
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,14 @@ def notes(tally: Tally) -> list[str]:
         "BatchNorm, so that its LeNet-5 has it; FedAvg is shown with it as well.",
         "Ours is the mean over clients, then over seeds, ± the standard error over seeds; without "
         "± there is one seed. Below it: the paper's figure, and ours minus it.",
+        "Budgets were chosen on training rows of seed 0. Other seeds deal all rows anew, so that "
+        "some of their test rows were among those.",
     ]
     for dataset in rows_of(tally):
         note = tally.note(dataset)
         if note:
             lines.append(f"{set_title(dataset, tally)}: {note}.")
-    return lines + _cuts(tally)
+    return lines + _cuts(tally) + _gaps(tally)
 
 
 def _cuts(tally: Tally) -> list[str]:
@@ -116,6 +120,14 @@ def _cuts(tally: Tally) -> list[str]:
                     f"{record['seed']}: {record['rounds']} rounds instead of {most}."
                 )
     return lines
+
+
+def _gaps(tally: Tally) -> list[str]:
+    """Cells that are planned and were not run, of the sets that were."""
+    there = {Cell(*(r[k] for k in CELL)).name for r in tally.records}
+    sets = [dataset for dataset in (*PAPER_SETS, *EXTRA_SETS) if dataset in tally.sets()]
+    missing = [name for name in planned(sets) if name not in there]
+    return [f"Not run: {', '.join(missing)}."] if missing else []
 
 
 def _plain(record: Tree, dataset: str) -> bool:
