@@ -370,7 +370,7 @@ def test_a_quick_paper(tmp_path, capfd, monkeypatch):
     names = {p.stem for p in (out / "cells").glob("*.json")}
     assert {f"digits-{a}-s0" for a in COLUMNS} | {f"digits-{a}-gaussian-s0" for a in ROUTED} < names
     page = (out / "ledger.html").read_text()
-    assert "<figure id=landscape>" in page
+    assert "<figure id=landscape " in page
     assert "digits-local-s0" in page, "what failed is on the page"
     assert main(["paper", *options, "--only", "ledger", "--pages", str(tmp_path / "docs")]) == 0
     assert "digits" in (tmp_path / "docs/ledger.md").read_text()

@@ -46,7 +46,9 @@ def _verdicts(verdicts: list[verdict.Verdict]) -> str:
 def _section(table: Table) -> str:
     if not table.rows:
         return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in ("", *table.columns))
+    kinds = [" class=words" * isinstance(cell, str) for cell in table.rows[0].cells]
+    names = zip(kinds, table.columns, strict=True)
+    head = "<th></th>" + "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in names)
     body = "".join(
         f"<tr><td>{escape(row.name)}</td>{''.join(map(_cell, row.cells))}</tr>"
         for row in table.rows
@@ -73,7 +75,7 @@ def _figure(figure: "Figure") -> str:
     # Two figures on one page must not share the names of their parts.
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\1{figure.name}-", figure.svg)
     return (
-        f"<figure id={figure.name}><h3>{escape(figure.title)}</h3>{svg}"
+        f'<figure id={figure.name} aria-label="{escape(figure.title)}">{svg}'
         f"<figcaption>{escape(figure.text)}</figcaption></figure>"
     )
 
