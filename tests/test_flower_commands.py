@@ -404,6 +404,16 @@ def _listening(answer, context=None):
         thread.join()
 
 
+def test_a_node_waits_for_its_superlink_until_asked_to_end(alone):
+    """It starts nothing before somebody answers, and ends in peace."""
+    words = ["flower", "supernode", "--superlink", "127.0.0.1:1", "--state", "s", "--data", "."]
+    command = [sys.executable, "-m", "fedpn.cli", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as node:
+        assert "Connection refused; waiting for it" in node.stderr.readline()
+        node.terminate()
+        assert node.wait(30) == 0
+
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -425,6 +435,11 @@ def test_what_is_wrong_with_a_superlink_is_told(made):
         server = _listening(answer, context if secure else None)
         with server as address, pytest.raises(UserError, match=words):
             health.check(address, ca, plain)
+    with (
+        _listening(OK.replace(b"200", b"502")) as address,
+        pytest.raises(health.NoAnswer, match="behind the proxy"),
+    ):
+        health.check(address, None, plain=True)
     with pytest.raises(health.NoAnswer, match="Connection refused"):
         health.check(f"127.0.0.1:{free_port()}", None, plain=True)
 

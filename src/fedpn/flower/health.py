@@ -10,6 +10,7 @@ from pathlib import Path
 from fedpn.errors import UserError
 
 SECONDS = 5.0
+AWAY = (502, 503, 504)  # what a proxy says for one who is not there
 
 
 class NoAnswer(UserError):  # noqa: N818
@@ -34,6 +35,8 @@ def check(address: str, ca: Path | None, plain: bool) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise NoAnswer(f"no SuperLink answers at {address}: {reason}") from None
+    if status in AWAY:
+        raise NoAnswer(f"no SuperLink answers behind the proxy at {address} ({status})")
     if status != http.client.OK:
         raise UserError(f"what listens at {address} is no SuperLink (its /health is {status})")
 

@@ -148,5 +148,7 @@ def _finished(home: Path, run: str) -> bool:
             return control.status(home, run)[0].startswith("finished")
         except Failure:
             if time.monotonic() > until:
-                raise Failure("the SuperLink no longer answers") from None
+                raise Failure(
+                    "the SuperLink no longer answers; when it is back, run the same with --resume"
+                ) from None
             time.sleep(2)

@@ -37,11 +37,8 @@ def serve(
     port = port or free_port()
     facts = {**facts, "state-dir": str(state.resolve())}
     command = supernode(connection.address, connection.here, port, files, facts)
-    try:
-        check(*connection)
-    except NoAnswer as error:
-        say(f"{error}; waiting for it")
     with _kept(state), Attendant() as attendant:
+        _wait_for(connection, attendant, say)
         until = time.monotonic() + patience
         while not attendant.asked:
             with Child("SuperNode", command, environment(state / "flower")) as child:
@@ -63,6 +60,20 @@ def serve(
                 f"session is not over yet; trying again in {PAUSE:.0f} s"
             )
             attendant.pause(PAUSE)
+
+
+def _wait_for(connection: Connection, attendant: Attendant, say: Say) -> None:
+    """Waits until the SuperLink answers; one that is not to be trusted is a mistake at once."""
+    told = False
+    while not attendant.asked:
+        try:
+            check(*connection)
+            return
+        except NoAnswer as error:
+            if not told:
+                say(f"{error}; waiting for it")
+            told = True
+            attendant.pause(2.0)
 
 
 @contextmanager
