@@ -19,6 +19,7 @@ IDX = bytes([0, 0, 8, 1, 0, 0, 0, 3])
         (gzip.compress(b"\x00\x00\x0d\x01" + IDX[4:] + b"abc"), "not an idx file of bytes"),
         (gzip.compress(IDX + b"ab"), "holds 2 bytes where its head promises 3"),
     ],
+    ids=["plain", "cut", "kind", "short"],  # the bytes of an archive tell the time
 )
 def test_a_bad_idx_file_is_named(content, message, tmp_path):
     path = tmp_path / "images.gz"
