@@ -101,12 +101,21 @@ class Deployment:
             child.stop()
 
 
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory):
-    """A directory in which the whole story was played, and what was seen of it."""
-    place = tmp_path_factory.mktemp("deployed")
-    (place / "config.toml").write_text(tomli_w.dumps(SETTINGS))
-    return place, play(place)
+def test_a_real_deployment(tmp_path):
+    """One test, because a federation that several share would be started by every worker."""
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(SETTINGS))
+    seen = play(tmp_path)
+    check_the_killed_node_found_its_state(tmp_path, seen)
+    check_strangers_were_refused(seen)
+    check_no_process_is_left(seen)
+    assert seen["stopped"] == 130
+    assert not (tmp_path / "stopped" / "metrics.json").exists()
+    # Each client by itself, as on a node: stacked ones round otherwise, and here thirty steps make
+    # 1e-3 of that.
+    simulated = tmp_path / "simulated"
+    simulate(resolve([SETTINGS, {"train": {"cohort": 1}}]), simulated)
+    check_the_shared_model(tmp_path / "run", simulated)
+    check_the_decisions(tmp_path, simulated)
 
 
 def play(place: Path) -> dict[str, Any]:
@@ -151,19 +160,7 @@ def make_certificates(deployment: Deployment) -> None:
     shutil.copy(place / "others/ca.crt", place / "certs/alien/ca.crt")
 
 
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
-    """The same settings in one process, each client by itself as on a node.
-
-    Stacked clients round otherwise, and here thirty steps make 1e-3 of that.
-    """
-    out = tmp_path_factory.mktemp("simulated") / "run"
-    simulate(resolve([SETTINGS, {"train": {"cohort": 1}}]), out)
-    return out
-
-
-def test_a_node_that_was_killed_between_the_stages_finds_its_state(deployed):
-    place, seen = deployed
+def check_the_killed_node_found_its_state(place: Path, seen: dict[str, Any]) -> None:
     assert seen["killed"] == ([], False)  # all of it was dead, its own model not yet made
     assert seen["status"] == 0, seen["words"]
     assert "personal stage 3/3" in seen["words"]
@@ -171,14 +168,7 @@ def test_a_node_that_was_killed_between_the_stages_finds_its_state(deployed):
     assert main(["report", str(place / "run")]) == 0
 
 
-def test_a_run_can_be_stopped(deployed):
-    place, seen = deployed
-    assert seen["stopped"] == 130
-    assert not (place / "stopped" / "metrics.json").exists()
-
-
-def test_strangers_are_refused(deployed):
-    _, seen = deployed
+def check_strangers_were_refused(seen: dict[str, Any]) -> None:
     status, words = seen["unregistered"]
     assert status == 2
     assert "does not let this node in" in words
@@ -187,15 +177,13 @@ def test_strangers_are_refused(deployed):
     assert "is not to be trusted" in words
 
 
-def test_no_process_is_left(deployed):
-    _, seen = deployed
+def check_no_process_is_left(seen: dict[str, Any]) -> None:
     assert seen["ended"] == dict.fromkeys(("superlink", *(f"node-{i}" for i in range(NODES))), 0)
     assert not any(seen["left"].values())
 
 
-def test_the_shared_model_is_the_simulators(deployed, simulated):
-    place, _ = deployed
-    ours, about = read_tensors(place / "run" / "state.safetensors")
+def check_the_shared_model(run: Path, simulated: Path) -> None:
+    ours, about = read_tensors(run / "state.safetensors")
     theirs, _ = read_tensors(simulated / "state.safetensors")
     assert about["round"] == "3"
     shared = [name for name in theirs if name.startswith("model/")]
@@ -204,14 +192,13 @@ def test_the_shared_model_is_the_simulators(deployed, simulated):
         torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=1e-4)
 
 
-def test_every_node_decides_as_the_simulators_client(deployed, simulated):
+def check_the_decisions(place: Path, simulated: Path) -> None:
     """On all test rows of all clients, known and foreign: at most one is decided otherwise."""
-    place, _ = deployed
     dataset, federation = deal(resolve([SETTINGS]))
     rows = [row for part in federation.test for row in part]
     otherwise = 0
     for client in range(NODES):
-        node = fedpn.load(place / f"state-node-{client}" / "bundle")(dataset.x[rows])
+        node = fedpn.load(place / f"state-node-{client}")(dataset.x[rows])
         theirs = fedpn.load(simulated, client=client)(dataset.x[rows])
         pairs = zip(node, theirs, strict=True)
         otherwise += sum((a.label, a.outcome) != (b.label, b.outcome) for a, b in pairs)
