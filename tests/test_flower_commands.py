@@ -23,9 +23,10 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from flwr.common.config import parse_config_args
 
 from fedpn.cli import main
+from fedpn.commands import flower_run
 from fedpn.config import resolve
 from fedpn.errors import UserError
-from fedpn.flower import certs, control, environment, health, home, launch, programs
+from fedpn.flower import certs, control, demo, environment, health, home, launch, programs
 from fedpn.flower.processes import Child, Failure, free_port, marked
 
 
@@ -536,6 +537,19 @@ def test_a_failure_of_flowers_is_one_of_ours(alone, capsys, monkeypatch):
     arguments = ["flower", "run", "c.toml", "--superlink", "localhost:1", "--out", "o"]
     assert main(arguments) == 1
     assert capsys.readouterr().err == "fedpn: flwr run: No.\n"
+
+
+@pytest.mark.parametrize("status", [0, 130])
+def test_the_demo_tells_what_it_keeps(status, alone, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "federation", lambda place, nodes: contextlib.nullcontext(place))
+    monkeypatch.setattr(flower_run, "_follow", lambda *arguments: status)
+    assert main(["flower", "demo"]) == status
+    assert capsys.readouterr().out == (
+        "nothing is kept; --keep DIR keeps certificates, logs, nodes and the run\n"
+    )
+    assert main(["flower", "demo", "--keep", "kept"]) == status
+    assert f"kept: {alone / 'kept'} " in capsys.readouterr().out
+    assert (alone / "kept").is_dir()
 
 
 FAMILY = """

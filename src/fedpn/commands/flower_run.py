@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedpn.console import Display
 
 Do = Callable[[argparse.Namespace], int | None]
-DEMO = ("train.steps=30", "train.batch=32")
+DEMO = ("train.steps=60", "train.batch=32")  # a round is dear here, its steps are not
 
 
 def add(family: Any) -> None:
@@ -84,7 +84,8 @@ def _run(options: argparse.Namespace) -> int:
             say(f"{', '.join(modules)} travels with the run to all nodes")
         status = _follow(place, app, order, options.logs)
     if status == 0:
-        _report(Path(order.out))
+        _table(Path(order.out))
+        print(f"report: {order.out}/report.html")
     else:
         say("go on with the same command and --resume")
     return status
@@ -140,20 +141,19 @@ def _hear(display: "Display") -> Callable[[dict[str, Any]], None]:
     return hear
 
 
-def _report(out: Path) -> None:
+def _table(out: Path) -> None:
     """Prints the table of a run, where its directory is on this machine."""
     from fedpn import report
 
     if (out / "metrics.json").exists():
         print(f"\n{report.text([out])}\n")
-    print(f"report: {out / 'report.html'}")
 
 
 def _add_demo(family: Any) -> None:
     text = "start a whole federation on this machine, run it on digits, and take it down"
     option = command(family, "demo", told(_demo), text).add_argument
     option("--nodes", type=int, default=3, help="(default: 3)")
-    option("--rounds", type=int, default=5, help="(default: 5)")
+    option("--rounds", type=int, default=3, help="(default: 3)")
     option("--keep", type=Path, metavar="DIR", help="keep certificates, logs, nodes and the run")
     option("--logs", action="store_true", help="show all that the server says")
 
@@ -175,7 +175,9 @@ def _demo(options: argparse.Namespace) -> int:
         with federation(place, options.nodes) as home:
             status = _follow(home, place / "app", order, options.logs)
         if status == 0:
-            _report(place / "run")
-        if options.keep is not None:
-            print(f"kept: {place} (a node answers: fedpn predict {place}/node-0/bundle INPUT)")
+            _table(place / "run")
+        if options.keep is None:
+            print("nothing is kept; --keep DIR keeps certificates, logs, nodes and the run")
+        else:
+            print(f"kept: {place} (a node answers: fedpn predict {place}/node-0 INPUT)")
     return status
