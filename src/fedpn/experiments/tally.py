@@ -40,6 +40,17 @@ class Tally:
         """The datasets that have records."""
         return sorted({record["dataset"] for record in self.records})
 
+    def alike(self, dataset: str) -> "Tally":
+        """One set's records, of the seeds that every method was run with: a fair comparison.
+
+        A seed deals the classes anew, and some deals are easier than others.
+        """
+        mine = [r for r in self.records if r["dataset"] == dataset]
+        plain = [r for r in mine if not r["variant"]]
+        seeds = [{r["seed"] for r in plain if r["algorithm"] == a["algorithm"]} for a in plain]
+        common = set.intersection(*seeds) if seeds else set()
+        return Tally(tuple(r for r in mine if r["seed"] in common))
+
     def of(self, dataset: str, algorithm: str, variant: str = "") -> list[Tree]:
         """The records of one cell, a seed each."""
         wanted = (dataset, algorithm, variant)
