@@ -213,6 +213,8 @@ def test_data_that_stay_where_they_are(tmp_path):
     assert found["accuracy"]["switch"]["ood"] is None and found["routing"]["auroc"] is None
     assert [c["classes"] for c in found["per_client"]] == [None] * 3
     assert "hospital-1" in (tmp_path / "run/report.html").read_text()
+    text = report.text([tmp_path / "run"])
+    assert "InD" in text and not {"OOD", "Mix", "–", "oracle", "AUROC"} & set(text.split())
     answers = fedpn.load(tmp_path / "state1/bundle")(np.full((1, 4), 4.0, np.float32))
     assert answers[0].guess == "owl"
     for _, _, content in grid.heard:  # which labels a node has is not told

@@ -39,7 +39,7 @@ def read_runs(paths: Sequence[Path]) -> list[Tree]:
 
 
 def table(runs: Sequence[Tree]) -> list[list[str]]:
-    """Rows of a table: who answers, and the accuracy on InD, OOD and Mix in %.
+    """Rows of a table: who answers, and the accuracy on InD, OOD and Mix in %, where it is known.
 
     One run shows ± the deviation over clients, several ± the standard error over seeds.
     """
@@ -49,9 +49,12 @@ def table(runs: Sequence[Tree]) -> list[list[str]]:
         spread = runs[0]["spread"]["std"]
     else:
         spread = summarise(accuracies, lambda v: np.std(v, ddof=1) / math.sqrt(len(v)))
-    rows = [["accuracy, %", *COLUMNS.values()]]
+    known = [name for name in SETS if any(row[name] is not None for row in mean.values())]
+    # Without foreign rows, an oracle is the client's own model.
+    people = [who for who in mean if who != "oracle" or "ood" in known]
+    rows = [["accuracy, %", *(COLUMNS[name] for name in known)]]
     rows += [
-        [who, *(_percent(mean[who][name], spread[who][name]) for name in SETS)] for who in mean
+        [who, *(_percent(mean[who][name], spread[who][name]) for name in known)] for who in people
     ]
     return rows
 
@@ -63,12 +66,16 @@ def _percent(value: float | None, spread: float | None = None) -> str:
     return text if spread is None else f"{text} ± {100 * spread:.1f}"
 
 
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{_percent(value)} %"
+
+
 def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 def facts(runs: Sequence[Tree]) -> dict[str, str]:
-    """The figures beside the table."""
+    """The figures beside the table, as far as they are known."""
     keys = [key for key in runs[0] if key in ("routing", "abstention", "calibration")]
     pick = [{k: {n: v for n, v in run[k].items() if n != "score"} for k in keys} for run in runs]
     mean = summarise(pick)
@@ -76,15 +83,17 @@ def facts(runs: Sequence[Tree]) -> dict[str, str]:
     if "routing" in mean:
         found["AUROC of the switch score"] = _number(mean["routing"]["auroc"])
         found["gap to the oracle closed"] = _number(mean["routing"]["gap_closed"], 2)
-        sent = mean["routing"]["delegated"]
-        found["delegated, InD / OOD"] = f"{_percent(sent['ind'])} % / {_percent(sent['ood'])} %"
+        ind, ood = (_share(mean["routing"]["delegated"][name]) for name in ("ind", "ood"))
+        found["delegated, InD / OOD" if ood != "–" else "delegated, InD"] = (
+            f"{ind} / {ood}".removesuffix(" / –")
+        )
     if "coverage" in mean["abstention"]:
-        found["answered (four outcomes)"] = f"{_percent(mean['abstention']['coverage'])} %"
+        found["answered (four outcomes)"] = _share(mean["abstention"]["coverage"])
     found["area under risk–coverage"] = _number(mean["abstention"]["aurc"])
     found["ECE"] = _number(mean["calibration"]["ece"])
     found["NLL"] = _number(mean["calibration"]["nll"])
     found["Brier"] = _number(mean["calibration"]["brier"])
-    return found
+    return {name: told for name, told in found.items() if told != "–"}
 
 
 def text(paths: Sequence[Path]) -> str:
@@ -205,10 +214,11 @@ def _html_table(rows: list[list[str]], headline: str) -> str:
 
 def _client_table(run: Tree, about: Tree) -> str:
     who = list(run["accuracy"])
-    rows = [["client", "classes", "rows", *(f"{w} Mix" for w in who)]]
+    name = "mix" if any(row["mix"] is not None for row in run["accuracy"].values()) else "ind"
+    rows = [["client", "classes", "rows", *(f"{w} {COLUMNS[name]}" for w in who)]]
     for c in run["per_client"]:
         names = ", ".join(about["classes"][k] for k in c["classes"] or ()) or "–"
-        shares = [_percent(c["accuracy"][w]["mix"]) for w in who]
+        shares = [_percent(c["accuracy"][w][name]) for w in who]
         rows.append([about["clients"][c["client"]], names, str(c["rows"]), *shares])
     return _html_table(rows, "")
 
