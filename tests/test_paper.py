@@ -217,7 +217,7 @@ def test_a_baseline_above_fedpn_is_told_with_a_reason():
     best = claims.best_on_mix(tally)
     assert best.verdict == verdict.IN_PART
     assert "MNIST 95.0 (its global model alone 94.0) against 96.0 of FedAvg" in best.why
-    assert "85.0 where its momentum is reset" in best.why
+    assert "85.0 with its momentum reset" in best.why
     assert "FedPN would have 97.0" in best.why
     both = claims.switch_beats_both(tally)
     assert both.verdict == verdict.IN_PART

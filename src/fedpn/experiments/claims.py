@@ -73,9 +73,9 @@ def _reason(tally: Tally, dataset: str, other: str) -> str:
     oracle = tally.accuracy(dataset, "fedpn", "mix", who="oracle")
     reset = tally.accuracy(dataset, "fedavg", "mix", "reset")
     assert theirs and oracle
-    parts = []
+    parts = [] if theirs.error is not None else ["one seed, which is no proof"]
     if other == "fedavg" and reset:
-        parts.append(f"FedAvg has {reset} where its momentum is reset each round, not averaged")
+        parts.append(f"FedAvg has {reset} with its momentum reset each round, FedPN was not run so")
     if oracle.mean > theirs.mean:
         parts.append(
             f"with an oracle for a switch FedPN would have {oracle}: the score falls short"
