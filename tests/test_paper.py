@@ -138,8 +138,11 @@ def test_a_run_with_other_settings_is_refused_and_more_rounds_go_on(tmp_path):
 
 
 def test_a_router_goes_on_from_the_trained_cell(tmp_path):
-    plain = settle(tiny(), tmp_path)
-    routed = settle(tiny(variant="gaussian"), tmp_path)
+    plain, told = settle(tiny(), tmp_path), []
+    company = Company(lambda stage, done, of, **facts: told.append(stage))
+    routed = settle(tiny(variant="gaussian"), tmp_path, company)
+    assert "personalise" in told
+    assert "federate" not in told, "no round is played again"
     assert routed["accuracy"]["global"] == plain["accuracy"]["global"]
     assert routed["accuracy"]["local"] == plain["accuracy"]["local"]
     assert routed["routing"]["score"] == "gaussian"
