@@ -187,7 +187,7 @@ def stored(out: Path) -> dict[str, Any]:
 def refuse_changes(config: Config, out: Path) -> None:
     """A run goes on as it began; only its rounds may be extended."""
     old, new = stored(out), to_tree(config)
-    flat_old, flat_new = dict(_leaves(old)), dict(_leaves(new))
+    flat_old, flat_new = dict(leaves(old)), dict(leaves(new))
     for key in flat_old | flat_new:
         before, after = flat_old.get(key), flat_new.get(key)
         if before != after and not (key == "rounds" and config.rounds > old["rounds"]):
@@ -198,9 +198,14 @@ def refuse_changes(config: Config, out: Path) -> None:
         store.write_toml(out / "config.toml", new)
 
 
-def _leaves(tree: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    """Walks a tree of settings.
+
+    >>> dict(leaves({"a": 1, "b": {"c": 2}}))
+    {'a': 1, 'b.c': 2}
+    """
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{where}{key}.")
+            yield from leaves(value, f"{where}{key}.")
         else:
             yield f"{where}{key}", value

@@ -10,6 +10,7 @@ from typing import Any
 from fedpn import pipeline, store
 from fedpn.config import Config, resolve, to_tree
 from fedpn.experiments.budget import budget
+from fedpn.pipeline import leaves
 from fedpn.rounds import Company
 
 Tree = dict[str, Any]
@@ -96,19 +97,6 @@ class Cell:
         mine = dict(leaves(to_tree(self.config())))
         given = ("dataset", "algorithm", "seed")
         return {k: v for k, v in mine.items() if k not in given and usual.get(k) != v}
-
-
-def leaves(tree: Tree, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Walks a tree of settings.
-
-    >>> dict(leaves({"a": 1, "b": {"c": 2}}))
-    {'a': 1, 'b.c': 2}
-    """
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{where}{key}.")
-        else:
-            yield f"{where}{key}", value
 
 
 def ensure(cell: Cell, out: Path, company: Company | None = None) -> Path:

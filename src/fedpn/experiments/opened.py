@@ -1,8 +1,6 @@
 """A finished federation, opened again: its data, its models, and what they say of rows."""
 
-import fcntl
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,9 +103,8 @@ def federation(dataset: str, seed: int, out: Path, settings: Settings, company: 
     if settings.quick:
         home = home / "quick"
         cell = Cell(dataset, seed=seed, rounds=rounds or QUICK_ROUNDS, changes=QUICK)
-    with _alone(home / "runs" / f".{cell.name}.lock"):
-        company.say(f"{dataset}: FedPN, seed {seed}")
-        return open_run(ensure(cell, home, company))
+    company.say(f"{dataset}: FedPN, seed {seed}")
+    return open_run(ensure(cell, home, company))
 
 
 def at_hand(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -123,12 +120,3 @@ def at_hand(names: Sequence[str]) -> tuple[list[str], list[str]]:
             f"none of {', '.join(missing)} is at hand; fetch one with `fedpn data get {missing[0]}`"
         )
     return there, missing
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Waits for others who train the same federation in the same place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -16,6 +16,7 @@ from fedpn.config import Config
 from fedpn.data.plan import stack_plans
 from fedpn.errors import UserError
 from fedpn.evaluate import about_client, client_metrics, look
+from fedpn.flower.client_app import MASKS
 from fedpn.flower.records import Order, Report, pack_report, read_config, read_order, unpack
 from fedpn.flower.share import Share, open_share
 from fedpn.flower.state import NodeState
@@ -32,9 +33,12 @@ Act = Callable[["Desk", Slots], RecordDict]
 class Desk:
     """All that a node has before it when it is told something."""
 
-    def __init__(self, order: Order, config: Config, share: Share, node: Node) -> None:
+    def __init__(
+        self, order: Order, config: Config, share: Share, node: Node, masked: bool
+    ) -> None:
         self.order, self.config, self.share = order, config, share
-        self.wary = bool(node.get("secure", False))
+        # By what masks it, not by what a server says: an upload in clear must not pass for masked.
+        self.masked, self.wary = masked, bool(node.get("secure", False))
         self.state = NodeState(Path(str(node["state-dir"])), order.run, share.fingerprint())
 
     def ready(self) -> Prepared:
@@ -62,7 +66,8 @@ def answer(content: RecordDict, node: Node, act: Act) -> RecordDict:
         share = open_share(node, config)
         roles = tuple(filter(None, order.roles.split(",")))
         slots = unpack(content, roles) if roles else {}
-        return act(Desk(order, config, share, node), slots)
+        masked = MASKS in content.config_records
+        return act(Desk(order, config, share, node, masked), slots)
     except UserError as error:
         return pack_report(Report(name, error=str(error)))
 
@@ -75,7 +80,7 @@ def introduce(desk: Desk, server: Slots) -> RecordDict:
 def play(desk: Desk, server: Slots) -> RecordDict:
     """Plays the node's part of a round."""
     config, share, order = desk.config, desk.share, desk.order
-    if desk.wary and not order.secure:
+    if desk.wary and not desk.masked:
         raise UserError("this node uploads under a mask only (fedpn flower run --secure)")
     ready = desk.ready()
     drawn = plan_client(share.rows, share.client, config.train, config.seed, order.round)
@@ -85,7 +90,7 @@ def play(desk: Desk, server: Slots) -> RecordDict:
     task, method = ready.model.task, config.method
     upload, memory, loss = train(method, task, ready.data, server, memory, plan, idle=False)
     desk.state.save(order.round + 1, memory, order.base)
-    if order.secure:
+    if desk.masked:
         from fedpn.flower.secure import maskable
 
         moved = {role: zip_with(torch.sub, params, server[role]) for role, params in upload.items()}

@@ -7,6 +7,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 app = ClientApp()
+MASKS = "secaggplus_configs"  # Flower's record in a message that plays the protocol of masks
 
 
 @app.query("introduce")
@@ -16,7 +17,7 @@ def introduce(message: Message, context: Context) -> Message:
 
 def secure(message: Message, context: Context, call: Callable[..., Message]) -> Message:
     """Masks uploads in rounds that ask for it."""
-    if "secaggplus_configs" not in message.content.config_records:
+    if MASKS not in message.content.config_records:
         return call(message, context)
     from fedpn.flower.secure import masked
 

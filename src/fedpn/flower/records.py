@@ -1,7 +1,5 @@
 """Messages: what a server tells nodes and what they answer, as Flower's records and back."""
 
-import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +28,6 @@ class Order:
     roles: str = ""  # of the slots that come with it, by commas
     round: int = 0  # rounds done before this one
     base: int = 0  # the node's last round that counted: what it remembers of later ones is void
-    secure: bool = False  # whether the upload will be masked
 
 
 @dataclass(frozen=True)
@@ -83,10 +80,8 @@ def unpack(content: RecordDict, roles: Sequence[str]) -> Slots:
 
 
 def read_config(text: str) -> Config:
-    """Reads settings from JSON, plain or in base64."""
+    """Reads settings from JSON."""
     try:
-        if not text.lstrip().startswith("{"):
-            text = base64.b64decode(text, validate=True).decode()
         return resolve([json.loads(text)])
-    except (ValueError, binascii.Error) as error:
+    except ValueError as error:
         raise UserError(f"the settings that came with the run cannot be read: {error}") from None

@@ -23,7 +23,7 @@ from fedpn.flower.records import PERSONALISE, TRAIN, Order, pack_order
 from fedpn.flower.roster import Reply, Roster
 from fedpn.flower.terms import Terms
 from fedpn.flower.uploads import Refused, read_upload
-from fedpn.gather import Gatherer, Part
+from fedpn.gather import Gatherer
 from fedpn.nn.build import Blueprint
 from fedpn.nn.task import Model
 from fedpn.pipeline import Clock, headed, refuse_changes, score_of
@@ -144,7 +144,8 @@ class Conductor:
             facts = {"loss": record.loss, "left out": lost or None}
             self.tell({"stage": "federate", "done": record.round, "of": of, **facts})
             empty = 0 if record.loss is not None else empty + 1
-            if empty >= self.config.faults.patience or (empty and record.round == of):
+            never = record.round == of and not self.book.bases
+            if empty >= self.config.faults.patience or never:
                 raise RuntimeError(
                     f"{empty} rounds in a row had no valid upload: all nodes vanished or failed"
                 )
@@ -182,8 +183,9 @@ class Conductor:
         if not parts:
             return record
         total = float(sum(part.weights.sum() for part in parts))
-        moved = self._advance(sent, parts, round_)
-        return record._replace(loss=loss / total, norm=moved)
+        moved = self.gatherer.advance(book.server, sent, parts, len(self.names), round_)
+        book.server = moved.server
+        return record._replace(loss=loss / total, norm=moved.norm)
 
     def _masked_round(self, sent: Slots, chosen: dict[int, str]) -> Round:
         """A round in which the server sees the sum of the uploads alone."""
@@ -191,7 +193,7 @@ class Conductor:
 
         book, there = self.book, self.roster.present
         names = {there[name]: name for name in chosen.values() if name in there}
-        contents = {number: self._order(name, sent, True) for number, name in names.items()}
+        contents = {number: self._order(name, sent) for number, name in names.items()}
         heaviest = max(member.rows for member in self.roster.members.values())
         total = Sum(self.roster.grid, self.terms.patience, heaviest)
         found = total(contents, flatten(self.expected), book.round)
@@ -216,19 +218,13 @@ class Conductor:
         loss = sum(rows[name] * told for name, told in heard.items()) / sum(rows.values())
         return record._replace(loss=loss, norm=moved.norm)
 
-    def _advance(self, sent: Slots, parts: list[Part], round_: int) -> float:
-        moved = self.gatherer.advance(self.book.server, sent, parts, len(self.names), round_)
-        self.book.server = moved.server
-        return moved.norm
-
-    def _order(self, name: str, slots: Slots, secure: bool = False) -> RecordDict:
+    def _order(self, name: str, slots: Slots) -> RecordDict:
         order = replace(
             self.roster.order,
             model=self.book.model,
             roles=",".join(slots),
             round=self.book.round,
             base=self.book.bases.get(name, 0),
-            secure=secure,
         )
         return pack_order(order, slots)
 
