@@ -216,6 +216,32 @@ def test_predict_refuses_what_the_model_cannot_take(content, words, quick_run, t
     assert words in capsys.readouterr().err
 
 
+def test_predict_from_a_table_finds_the_columns_by_name(tmp_path, capsys):
+    """Whatever their order, and whatever else the table holds."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 120)
+    x = rng.normal(0, 1, (240, 2)) + np.stack([4 * y, -8 * y], 1)
+    rows = [f"{a},{b},{'sick' if k else 'well'}" for (a, b), k in zip(x, y, strict=True)]
+    train, run = tmp_path / "train.csv", tmp_path / "run"
+    train.write_text("\n".join(["pulse,pressure,label", *rows]))
+    settings = ["--set", "data.partition=iid", "--set", "model.layers=2", "--clients", "2"]
+    asked = ["--dataset", str(train), "--rounds", "10", "--out", str(run)]
+    assert main(["run", *settings, *asked]) == 0
+    for name, content in {
+        "turned.csv": "patient;pressure;pulse\nann;-8;4\nben;0;0\n",
+        "same.tsv": "pulse\tpressure\n4\t-8\n0\t0\n",
+    }.items():
+        (tmp_path / name).write_text(content)
+        answers = tmp_path / "answers.csv"
+        ask = ["predict", str(run), str(tmp_path / name), "--client", "0", "--out", str(answers)]
+        assert main(ask) == 0
+        with answers.open() as file:
+            assert [row["guess"] for row in csv.DictReader(file)] == ["sick", "well"]
+    (tmp_path / "new.csv").write_text("pulse\n4\n")
+    assert main(["predict", str(run), str(tmp_path / "new.csv"), "--client", "0"]) == 2
+    assert "lacks the features pressure" in capsys.readouterr().err
+
+
 def test_predict_wants_to_know_the_client(quick_run, tmp_path, capsys):
     np.savez(tmp_path / "in.npz", images=np.zeros((1, 28, 28), np.uint8))
     assert main(["predict", str(quick_run), str(tmp_path / "in.npz")]) == 2

@@ -24,6 +24,7 @@ from fedpn.prepare import deal, prepare
 from flower_grid import SERVER, LocalGrid
 
 NODES = 4
+FACTS = {"partition", "rows", "shape", "classes", "features", "moments", "note"}
 SMALL = {
     "dataset": "digits",
     "clients": NODES,
@@ -137,7 +138,7 @@ def test_nothing_private_leaves_a_node(finished):
         if kind != "train":
             assert not arrays  # neither heads nor densities of its own, nor rows
         if kind == "query.introduce":
-            assert said.keys() == {"partition", "rows", "shape", "classes", "moments", "note"}
+            assert said.keys() == FACTS
             assert all(len(column) == 1 for column in said["moments"])  # sums over a channel
         rows = ready.federation.rows(number - 100)
         for array in arrays.values():
@@ -227,6 +228,21 @@ def test_nodes_must_agree_on_classes(tmp_path, capsys):
     with pytest.raises(RuntimeError, match="1 of 3 nodes"):
         conduct(grid, config, tmp_path / "run", nodes=3)
     assert any("data.classes" in e.get("warning", "") for e in events(capsys))
+
+
+def test_columns_in_another_order_are_told_apart(tmp_path, capsys):
+    """Else one hospital's pulse would be averaged with another's pressure."""
+    grid = own_data(tmp_path)
+    path = tmp_path / "hospital1.csv"
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    path.write_text("\n".join(",".join([*row[3::-1], row[4]]) for row in rows))
+    with pytest.raises(RuntimeError, match="2 of 3 nodes"):
+        conduct(LocalGrid(grid), settings("fedpn", TABLE), tmp_path / "first", nodes=3)
+    warnings = [e["warning"] for e in events(capsys) if "warning" in e]
+    assert any("its columns are d, c, b, a" in words for words in warnings)
+    named = {"data": TABLE["data"] | {"features": ["a", "b", "c", "d"]}}
+    conduct(LocalGrid(grid), settings("fedpn", TABLE | named), tmp_path / "second", nodes=3)
+    assert fedpn.load(tmp_path / "state1").bundle.features == ("a", "b", "c", "d")
 
 
 def test_nodes_that_never_come_are_named(tmp_path):

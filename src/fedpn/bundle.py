@@ -30,6 +30,7 @@ class Bundle:
     client: str
     blueprint: Blueprint
     classes: tuple[str, ...]
+    features: tuple[str, ...]  # of a table, the columns; none where they have no names
     score: str
     router: str
     shared: Params | None
@@ -54,7 +55,8 @@ def write_models(
     names = dataset.clients or tuple(map(str, range(len(people.own))))
     note = " ".join(filter(None, (dataset.note, *dataset.remarks)))
     about = _about(blueprint, dataset.classes, names, dataset.name, note, config) | {
-        "thresholds": None if thresholds is None else [t._asdict() for t in thresholds]
+        "features": list(dataset.features),
+        "thresholds": None if thresholds is None else [t._asdict() for t in thresholds],
     }
     own = {name: torch.stack([p[name] for p in people.own]) for name in people.own[0]}
     store.write_tensors(out / "shared.safetensors", people.shared or {})
@@ -123,6 +125,7 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
         client=about["clients"][index],
         blueprint=Blueprint(**about["model"]),
         classes=tuple(about["classes"]),
+        features=tuple(about.get("features", ())),
         score=about["score"],
         router=about["router"],
         shared=shared or None,

@@ -34,6 +34,7 @@ class DataConfig:
     beta: Positive = 0.3  # concentration, under `dirichlet`
     label: str = ""  # of a table, the column; "label" where nothing is said
     client: str = ""  # of a table, the column of owners; "client" where there is one
+    features: tuple[str, ...] = ()  # of a table, the columns, in this order; none: all others
     image_size: Annotated[int, Bounds(low=0, high=4096)] = 0  # of own images; 0: that of the data
     classes: tuple[str, ...] = ()  # by number; none: those of the data, in their order
 

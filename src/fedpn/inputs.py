@@ -1,4 +1,4 @@
-"""Inputs to be answered: an .npz, or a folder of images."""
+"""Inputs to be answered: an .npz, a table, or a folder of images."""
 
 import zipfile
 from collections.abc import Sequence
@@ -9,20 +9,26 @@ import numpy as np
 from fedpn.data import picture
 from fedpn.data.dataset import Array
 from fedpn.data.rows import as_rows
+from fedpn.data.table import READERS, read_features
 from fedpn.errors import UserError
 
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 
 
-def read_inputs(path: Path, shape: Sequence[int]) -> tuple[list[str], Array]:
-    """Returns a name and a row for each input."""
+def read_inputs(
+    path: Path, shape: Sequence[int], features: Sequence[str] = ()
+) -> tuple[list[str], Array]:
+    """Returns a name and a row for each input; of a table, the columns `features`."""
     if path.is_dir():
         return _folder(path, shape)
-    if path.suffix == ".npz" and path.is_file():
-        return _npz(path)
     if not path.exists():
         raise UserError(f"there is no file or folder {path}")
-    raise UserError(f"{path} is neither an .npz file nor a folder of images")
+    ending = path.suffix.lower()
+    if ending == ".npz":
+        return _npz(path)
+    if ending in READERS:
+        return _table(path, shape, features)
+    raise UserError(f"{path} is neither a folder nor a file in .npz, {', '.join(READERS)}")
 
 
 def _npz(path: Path) -> tuple[list[str], Array]:
@@ -40,6 +46,13 @@ def _npz(path: Path) -> tuple[list[str], Array]:
         x, _ = as_rows(x, f"{path}")
     if x.ndim < 2:
         raise UserError(f"{path}: inputs have the shape {x.shape}; give one row for each input")
+    return [str(i) for i in range(len(x))], x
+
+
+def _table(path: Path, shape: Sequence[int], features: Sequence[str]) -> tuple[list[str], Array]:
+    if len(shape) != 1:
+        raise UserError(f"{path} is a table, but this model takes images")
+    x = read_features(path, features)
     return [str(i) for i in range(len(x))], x
 
 

@@ -43,7 +43,10 @@ def deal(config: Config) -> tuple[Dataset, Federation]:
 def read(config: Config, spec: str) -> Dataset:
     """Loads data as the settings say."""
     d = config.data
-    dataset = open_dataset(spec, d.image_size or None, d.label or None, d.client or None)
+    columns = d.label or None, d.client or None, d.features
+    dataset = open_dataset(spec, d.image_size or None, *columns)
+    if d.features and not dataset.features:
+        raise UserError(f"data.features names columns, but {spec} is no table")
     return recode(dataset, d.classes) if d.classes else dataset
 
 

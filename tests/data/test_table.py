@@ -45,6 +45,18 @@ def test_columns_may_have_other_names(csv):
     assert (dataset.classes, dataset.clients) == (("north", "south"), ("no", "yes"))
 
 
+def test_features_may_be_chosen_and_ordered(csv):
+    dataset = load_table(csv("id," + GOOD.replace("\n", "\n7,", 3)), features=["width", "height"])
+    assert dataset.features == ("width", "height")
+    assert dataset.x.tolist() == [[2.5, 1], [4, 3], [60, 5]]
+    for chosen, message in (
+        (["width", "weight"], "lacks the features weight; its columns are height"),
+        (["width", "label"], "data.features names 'label'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load_table(csv(GOOD), features=chosen)
+
+
 def test_class_numbers_sort_as_numbers_and_may_have_gaps(csv):
     dataset = load_table(csv("a,label\n1,10\n2,9\n3,10.0\n"))
     assert (dataset.classes, dataset.y.tolist()) == (("9", "10"), [1, 0, 1])

@@ -24,7 +24,7 @@ def _add_predict(commands: Any) -> None:
         "inputs",
         type=Path,
         metavar="INPUT",
-        help="an .npz with `images` (or `x`), or a folder of images",
+        help="an .npz with `images` (or `x`), a table, or a folder of images",
     )
     option("--client", help="whose models answer; needed where there are several")
     option(
@@ -37,7 +37,8 @@ def _predict(options: argparse.Namespace) -> None:
     from fedpn.predict import load
 
     predictor = load(options.run, options.client)
-    names, inputs = read_inputs(options.inputs, predictor.bundle.blueprint.shape)
+    bundle = predictor.bundle
+    names, inputs = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
     answers = predictor(inputs)
     rows = [{"input": name} | a.row() for name, a in zip(names, answers, strict=True)]
     if options.out is None:

@@ -23,6 +23,7 @@ class Dataset:
     classes: tuple[str, ...]
     client: Array | None = None  # int64 [N]
     clients: tuple[str, ...] = ()  # their names
+    features: tuple[str, ...] = ()  # of a table, the names of its columns
     note: str = ""
     remarks: tuple[str, ...] = ()
 

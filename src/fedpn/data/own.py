@@ -1,5 +1,6 @@
 """One's own data: a NumPy archive, a table or a folder of images -> pooled rows."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def open_dataset(
     image_size: int | None = None,
     label: str | None = None,
     client: str | None = None,
+    features: Sequence[str] = (),
 ) -> Dataset:
     """Opens a named set, or one's own data by their path.
 
@@ -26,7 +28,7 @@ def open_dataset(
     'digits'
     """
     if is_path(spec):
-        return load_own(Path(spec).expanduser(), image_size, label, client)
+        return load_own(Path(spec).expanduser(), image_size, label, client, features)
     dataset = datasets.load(spec)
     return _resized(dataset, image_size)
 
@@ -47,10 +49,12 @@ def load_own(
     image_size: int | None = None,
     label: str | None = None,
     client: str | None = None,
+    features: Sequence[str] = (),
 ) -> Dataset:
     """Reads one's own data; `Dataset.remarks` tell what was done to them.
 
-    `label` and `client` name columns of a table; `image_size` is the side of square images.
+    `label`, `client` and `features` name columns of a table; `image_size` is the side of square
+    images.
     """
     if image_size is not None and image_size < 1:
         raise UserError(f"data.image_size is {image_size}; it needs at least 1 pixel")
@@ -62,7 +66,7 @@ def load_own(
         raise UserError(f"{path} is empty")
     ending = path.suffix.lower()
     if ending in table.READERS:
-        return table.load_table(path, label, client)
+        return table.load_table(path, label, client, features)
     if ending == ".npz":
         return _resized(_load_npz(path), image_size)
     raise UserError(

@@ -2,7 +2,7 @@
 
 import csv
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,21 +22,33 @@ class Table(NamedTuple):
     place: Callable[[int], str]  # a row's number -> how the user finds it
 
 
-def load_table(path: Path, label: str | None = None, client: str | None = None) -> Dataset:
-    """Takes every column but the label's and the client's as a feature."""
+def load_table(
+    path: Path, label: str | None = None, client: str | None = None, features: Sequence[str] = ()
+) -> Dataset:
+    """Takes the features named, or every column but the label's and the client's."""
     table = READERS[path.suffix.lower()](path)
     label = _column(path, table, label or LABEL, "label")
     if client is not None or CLIENT in table.columns:
         client = _column(path, table, client or CLIENT, "client")
-    features = [name for name in table.columns if name not in (label, client)]
-    if not features:
+    names = tuple(features) or tuple(n for n in table.columns if n not in (label, client))
+    if not names:
         raise UserError(f"{path} has no column beside {label!r}; add the features to learn from")
-    values = [_numbers(name, table) for name in features]
+    told = next((name for name in (label, client) if name in names), None)
+    if told:
+        raise UserError(f"data.features names {told!r}, which is what to tell or whose it is")
+    x = _features(path, table, names, "name the features with --set data.features=…")
     y, classes = encode(_texts(label, table), f"{label!r} of {path}")
     owner, clients = (
         name_values(_texts(client, table), f"{client!r} of {path}") if client else (None, ())
     )
-    return Dataset(path.stem, np.stack(values, axis=1), y, classes, owner, clients)
+    return Dataset(path.stem, x, y, classes, owner, clients, names)
+
+
+def read_features(path: Path, features: Sequence[str] = ()) -> Array:
+    """Reads the columns of these names, in their order, or all where none is named."""
+    table = READERS[path.suffix.lower()](path)
+    hint = "they are what this model was trained on"
+    return _features(path, table, features or tuple(table.columns), hint)
 
 
 def read_csv(path: Path) -> Table:
@@ -97,13 +109,25 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 def _column(path: Path, table: Table, name: str, option: str) -> str:
     if name not in table.columns:
-        shown = ", ".join(itertools.islice(table.columns, 12))
-        more = " …" if len(table.columns) > 12 else ""
         raise UserError(
-            f"{path} has no column {name!r}; its columns are {shown}{more}: "
+            f"{path} has no column {name!r}; its columns are {_some(table.columns)}: "
             f"name the {option} column with --set data.{option}=…"
         )
     return name
+
+
+def _features(path: Path, table: Table, names: Sequence[str], hint: str) -> Array:
+    absent = [name for name in names if name not in table.columns]
+    if absent:
+        raise UserError(
+            f"{path} lacks the features {_some(absent)}; its columns are {_some(table.columns)}: "
+            f"{hint}"
+        )
+    return np.stack([_numbers(name, table) for name in names], axis=1)
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(itertools.islice(names, 12)) + " …" * (len(names) > 12)
 
 
 def _numbers(name: str, table: Table) -> Array:

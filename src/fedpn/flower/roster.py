@@ -31,6 +31,7 @@ class Member:
     rows: int
     shape: tuple[int, ...]
     classes: tuple[str, ...]
+    features: tuple[str, ...]
     moments: Moments
     partition: int | None
     note: str
@@ -141,6 +142,11 @@ class Roster:
                     f"its classes are {', '.join(new.classes)}, and those of {old.name} are "
                     f"{', '.join(old.classes)}: name all of them in data.classes"
                 )
+            if old.features != new.features:
+                return (
+                    f"its columns are {', '.join(new.features)}, and those of {old.name} are "
+                    f"{', '.join(old.features)}: name them in data.features"
+                )
             same = new.partition is not None and old.partition == new.partition
             if same and old.name != new.name:
                 return f"its partition {new.partition} is that of {old.name}"
@@ -169,6 +175,7 @@ def _member(report: Report) -> Member:
         int(facts["rows"]),
         tuple(map(int, facts["shape"])),
         tuple(map(str, facts["classes"])),
+        tuple(map(str, facts["features"])),
         moments,
         None if facts["partition"] is None else int(facts["partition"]),
         str(facts["note"]),

@@ -44,6 +44,7 @@ class Share:
             "rows": len(self.rows),
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),
+            "features": list(self.dataset.features),
             "moments": [column.tolist() for column in total],
             "note": " ".join(filter(None, (self.dataset.note, *self.dataset.remarks))),
         }
