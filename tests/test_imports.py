@@ -17,7 +17,7 @@ ROWS = [
     {"api"},
     {"experiments", "flower"},
     {"pipeline"},
-    {"rounds", "report", "serve", "gallery", "console"},
+    {"rounds", "report", "compare", "serve", "gallery", "console"},
     {"plots", "simulate", "prepare"},
     {"figures", "gather"},
     {"evaluate", "predict", "inputs"},
@@ -27,7 +27,7 @@ ROWS = [
     {"algorithms", "routing", "nn", "data"},
     {"algorithm"},
     {"gradient", "optim", "dirichlet", "metrics", "aggregation", "kernels"},
-    {"trees", "fields", "errors", "allocator", "workers"},
+    {"trees", "fields", "errors", "allocator", "workers", "aligned"},
 ]
 HEIGHT = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
 ONLY_IN = {

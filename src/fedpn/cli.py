@@ -1,4 +1,4 @@
-"""The command line: fedpn run | predict | export | report | algorithms | data | experiment …"""
+"""The command line: fedpn run | predict | export | report | compare | data …"""
 
 import argparse
 import os

@@ -5,7 +5,7 @@ import importlib
 import sys
 import tomllib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
@@ -310,3 +310,16 @@ def _merge(low: Tree, high: Tree) -> Tree:
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = _merge(merged[key], dict(value)) if both else value
     return merged
+
+
+def leaves(tree: Tree, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Walks a tree of settings.
+
+    >>> dict(leaves({"a": 1, "b": {"c": 2}}))
+    {'a': 1, 'b.c': 2}
+    """
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{where}{key}.")
+        else:
+            yield f"{where}{key}", value

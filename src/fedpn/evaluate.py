@@ -46,6 +46,11 @@ class View:
     decision: Decision | None = None  # where the client has a switch
     thresholds: Thresholds | None = None
 
+    @property
+    def judged(self) -> Tensor:
+        """What confidence is judged by: Mix, or InD where no row is foreign to the client."""
+        return self.sets["mix"] if len(self.sets["mix"]) else self.sets["ind"]
+
 
 def look(
     federation: Federation,
@@ -119,35 +124,27 @@ def client_metrics(view: View, headline: str) -> Tree:
             for who, answer in view.answers.items()
         }
     }
-    ind, ood, mix = (view.sets[name] for name in SETS)
+    ind, ood, judged = view.sets["ind"], view.sets["ood"], view.judged
     if view.decision is not None:
         sent = view.decision.source.double()
         tree["routing"] = {
-            "auroc": metrics.auroc(view.epistemic[ind], view.epistemic[ood]) if len(mix) else None,
+            "auroc": metrics.auroc(view.epistemic[ind], view.epistemic[ood]) if len(ood) else None,
             "delegated": {
                 "ind": float(sent[ind].mean()),
                 "ood": float(sent[ood].mean()) if len(ood) else None,
             },
         }
-    answer, labels = view.answers[headline].take(mix), view.labels[mix]
-    tree["abstention"] = {
-        "aurc": metrics.aurc(answer.total, answer.label != labels) if len(mix) else None
-    }
+    answer, labels = view.answers[headline].take(judged), view.labels[judged]
+    tree["abstention"] = {"aurc": metrics.aurc(answer.total, answer.label != labels)}
     if view.decision is not None:
-        outcomes = view.decision.outcome[mix]
-        shares = torch.bincount(outcomes, minlength=len(OUTCOMES)).double() / max(len(mix), 1)
+        outcomes = view.decision.outcome[judged]
+        shares = torch.bincount(outcomes, minlength=len(OUTCOMES)).double() / len(judged)
         tree["abstention"] |= {
-            "coverage": float((outcomes % 2 == 0).double().mean()) if len(mix) else None,
-            "outcomes": {
-                name: share if len(mix) else None
-                for name, share in zip(OUTCOMES, shares.tolist(), strict=True)
-            },
+            "coverage": float((outcomes % 2 == 0).double().mean()),
+            "outcomes": dict(zip(OUTCOMES, shares.tolist(), strict=True)),
         }
     measures = {"ece": metrics.ece, "nll": metrics.nll, "brier": metrics.brier}
-    tree["calibration"] = {
-        name: measure(answer.probs, labels) if len(mix) else None
-        for name, measure in measures.items()
-    }
+    tree["calibration"] = {n: measure(answer.probs, labels) for n, measure in measures.items()}
     return tree
 
 

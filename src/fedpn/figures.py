@@ -32,27 +32,23 @@ def figures(
 
 
 def _pool(views: list[View], who: str) -> tuple[Answer, Tensor]:
-    """All clients' answers to their Mix rows, and the truth."""
-    parts = [v.answers[who].take(v.sets["mix"]) for v in views]
-    labels = torch.cat([v.labels[v.sets["mix"]] for v in views])
+    """All clients' answers to the rows that they are judged by, and the truth."""
+    parts = [v.answers[who].take(v.judged) for v in views]
+    labels = torch.cat([v.labels[v.judged] for v in views])
     return Answer(*(torch.cat(column) for column in zip(*parts, strict=True))), labels
 
 
-def _reliability(views: list[View], headline: str) -> dict[str, list[float]] | None:
+def _reliability(views: list[View], headline: str) -> dict[str, list[float]]:
     answer, labels = _pool(views, headline)
-    if not len(labels):
-        return None
     names = ("share", "confidence", "accuracy")
     columns = metrics.reliability(answer.probs, labels)
     return {name: column.tolist() for name, column in zip(names, columns, strict=True)}
 
 
-def _risk_coverage(views: list[View]) -> dict[str, list[float]] | None:
+def _risk_coverage(views: list[View]) -> dict[str, list[float]]:
     curves = {}
     for who in views[0].answers:
         answer, labels = _pool(views, who)
-        if not len(labels):
-            return None
         risk = metrics.risk_coverage(answer.total, answer.label != labels)
         at = np.linspace(0, len(risk) - 1, POINTS).round().astype(int)
         curves[who] = risk[torch.from_numpy(at)].tolist()

@@ -1,7 +1,7 @@
 """Config -> finished run: the whole way of the data on one screen."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 
 from fedpn import privacy, report, simulate, store
 from fedpn.bundle import write_models
-from fedpn.config import Config, read_toml, to_tree
+from fedpn.config import Config, leaves, read_toml, to_tree
 from fedpn.errors import UserError
 from fedpn.evaluate import View, evaluate, look
 from fedpn.figures import figures, gallery
@@ -196,16 +196,3 @@ def refuse_changes(config: Config, out: Path) -> None:
             )
     if new != old:
         store.write_toml(out / "config.toml", new)
-
-
-def leaves(tree: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
-    """Walks a tree of settings.
-
-    >>> dict(leaves({"a": 1, "b": {"c": 2}}))
-    {'a': 1, 'b.c': 2}
-    """
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{where}{key}.")
-        else:
-            yield f"{where}{key}", value

@@ -42,6 +42,7 @@ STYLE = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
+SETS = {"ind": "own classes (InD)", "ood": "foreign classes (OOD)"}
 
 
 def svg(draw: Callable[..., None], width: float, height: float, panels: int = 1) -> str:
@@ -77,7 +78,9 @@ def curves(history: Sequence[dict[str, Any]]) -> str:
     return svg(draw, 10.4, 2.9, panels=2)
 
 
-def ownership(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
+def ownership(
+    counts: Sequence[Sequence[int]], classes: Sequence[str], clients: Sequence[str]
+) -> str:
     """Who owns what: a bubble for each client and class."""
 
     def draw(ax: Axes) -> None:
@@ -85,11 +88,11 @@ def ownership(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
         client, kind = np.nonzero(table)
         sizes = table[client, kind] / max(table.max(), 1)
         ax.scatter(kind, client, s=160 * sizes, color=COLOURS["local"], alpha=0.85, linewidths=0)
-        names = [name if len(name) < 25 else f"{name[:23]}…" for name in classes]
+        names = [_short(name) for name in classes]
         slant: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
         ax.set_xticks(range(len(names)), names, **(slant if max(map(len, names)) > 3 else {}))
-        ax.set(xlabel="class", ylabel="client", ylim=(len(table) - 0.5, -0.5))
-        ax.set_yticks(range(0, len(table), max(1, len(table) // 20)))
+        ax.set(xlabel="class")
+        _name_clients(ax, clients)
 
     longest = max(map(len, classes)) if max(map(len, classes)) > 3 else 0
     return svg(draw, 4.6, min(1.3 + 0.24 * len(counts) + 0.06 * min(longest, 24), 9))
@@ -99,12 +102,10 @@ def histogram(edges: Sequence[float], ind: Sequence[float], ood: Sequence[float]
     """The switch score of known and unknown rows, beside the threshold."""
 
     def draw(ax: Axes) -> None:
-        ax.stairs(
-            ind, edges, fill=True, alpha=0.6, color=COLOURS["local"], label="own classes (InD)"
-        )
-        ax.stairs(
-            ood, edges, fill=True, alpha=0.6, color=COLOURS["global"], label="foreign classes (OOD)"
-        )
+        for shares, who, name in ((ind, "local", "ind"), (ood, "global", "ood")):
+            if any(shares):
+                colour, label = COLOURS[who], SETS[name]
+                ax.stairs(shares, edges, fill=True, alpha=0.6, color=colour, label=label)
         ax.axvline(0, color=INK, linestyle="--", linewidth=1)
         ax.annotate(" delegated →", (0, 1.01), xycoords=("data", "axes fraction"))
         ax.set(xlabel="score above the client's threshold", ylabel="share of rows")
@@ -113,25 +114,37 @@ def histogram(edges: Sequence[float], ind: Sequence[float], ood: Sequence[float]
     return svg(draw, 5.2, 3.2)
 
 
-def outcomes(shares: dict[str, Sequence[Sequence[float]]]) -> str:
+def outcomes(shares: dict[str, Sequence[Sequence[float]]], clients: Sequence[str]) -> str:
     """The four outcomes of each client, for known and for unknown rows."""
-    titles = {"ind": "own classes (InD)", "ood": "foreign classes (OOD)"}
+    known = {name: title for name, title in SETS.items() if np.any(shares[name])}
 
     def draw(*axes: Axes) -> None:
-        for ax, (name, title) in zip(axes, titles.items(), strict=True):
+        for ax, (name, title) in zip(axes, known.items(), strict=True):
             table, left = np.array(shares[name]), 0
             for share, (outcome, colour) in zip(table.T, OUTCOME_COLOURS.items(), strict=True):
                 label = outcome.replace("_", " ").replace("ood", "OOD")
                 ax.barh(np.arange(len(table)), share, 0.8, left, color=colour, label=label)
                 left = left + share
-            ax.set(title=title, xlabel="share of rows", xlim=(0, 1), ylim=(len(table) - 0.5, -0.5))
-            ax.set_yticks(range(0, len(table), max(1, len(table) // 20)))
+            ax.set(title=title, xlabel="share of rows", xlim=(0, 1))
             ax.grid(visible=False)
-        axes[0].set_ylabel("client")
+            _name_clients(ax, clients)
+        for ax in axes[1:]:
+            ax.set_ylabel("")
         handles, labels = axes[0].get_legend_handles_labels()
         axes[0].figure.legend(handles, labels, ncols=4, loc="outside lower center")
 
-    return svg(draw, 10.4, min(1.7 + 0.2 * len(shares["ind"]), 9), panels=2)
+    return svg(draw, 10.4, min(1.7 + 0.2 * len(shares["ind"]), 9), panels=len(known))
+
+
+def _name_clients(ax: Axes, names: Sequence[str]) -> None:
+    """Down the left side, the first on top; some of them where there are many."""
+    shown = range(0, len(names), max(1, len(names) // 20))
+    ax.set_yticks(shown, [_short(names[i]) for i in shown])
+    ax.set(ylabel="client", ylim=(len(names) - 0.5, -0.5))
+
+
+def _short(name: str) -> str:
+    return name if len(name) < 25 else f"{name[:23]}…"
 
 
 def reliability(
@@ -158,9 +171,7 @@ def risk_coverage(risks: dict[str, Sequence[float]]) -> str:
         for who, risk in risks.items():
             coverage = np.linspace(0, 1, len(risk))
             ax.plot(coverage, risk, color=COLOURS[who], label=who, lw=2 if who == "switch" else 1.2)
-        ax.set(
-            xlabel="coverage: share of Mix rows answered, surest first", ylabel="risk: share wrong"
-        )
+        ax.set(xlabel="coverage: share of rows answered, surest first", ylabel="risk: share wrong")
         ax.set(xlim=(0, 1), ylim=(0, None))
         ax.legend()
 

@@ -11,6 +11,7 @@ import torch
 from fedpn.algorithm import Data
 from fedpn.config import Config
 from fedpn.data.dataset import Dataset
+from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation, federate
 from fedpn.data.normalise import Moments, constants, moments
 from fedpn.data.own import open_dataset
@@ -69,7 +70,7 @@ def prepare(config: Config) -> Prepared:
 
 def assemble(config: Config, dataset: Dataset, federation: Federation) -> Prepared:
     """Builds the model for data that are dealt."""
-    check_calibration(config, federation, range(federation.clients))
+    check_calibration(config, dataset, federation, range(federation.clients))
     classes = len(dataset.classes)
     total = reduce(add, (moments(dataset.x[rows]) for rows in federation.train))
     return equip(config, dataset, federation, plan_model(config, dataset.shape, classes, total))
@@ -139,7 +140,9 @@ def is_routed(config: Config) -> bool:
     return config.method.network == "posterior" or bool(config.routing.router)
 
 
-def check_calibration(config: Config, federation: Federation, clients: Iterable[int]) -> None:
+def check_calibration(
+    config: Config, dataset: Dataset, federation: Federation, clients: Iterable[int]
+) -> None:
     """Refuses clients with too few calibration rows for the thresholds that a switch needs."""
     if not is_routed(config):
         return
@@ -148,7 +151,9 @@ def check_calibration(config: Config, federation: Federation, clients: Iterable[
     for client in clients:
         count = len(federation.calibration[client])
         if count < needed:
+            name = client_name(dataset, client)
             raise UserError(
-                f"client {client} has {count} calibration rows; a {share:g} % threshold needs "
-                f"at least {needed} (use fewer --clients, or raise routing.abstain)"
+                f"client {name} has {count} calibration rows, a fifth of its rows; a {share:g} % "
+                f"threshold needs at least {needed} (use fewer clients, give this one more rows, "
+                "or raise routing.abstain)"
             )

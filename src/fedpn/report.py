@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedpn import store
+from fedpn.aligned import aligned
 from fedpn.data.dataset import Array
 from fedpn.errors import UserError
 from fedpn.evaluate import SETS, summarise
@@ -99,17 +100,7 @@ def facts(runs: Sequence[Tree]) -> dict[str, str]:
 def text(paths: Sequence[Path]) -> str:
     """The table and the figures beside it, for a terminal."""
     runs = read_runs(paths)
-    rows = table(runs)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]
+    lines = aligned(table(runs))
     lines.insert(1, "─" * len(lines[0]))
     return "\n".join([_title(runs), "", *lines, "", *(f"{k}: {v}" for k, v in facts(runs).items())])
 
@@ -142,8 +133,8 @@ def write_page(paths: Sequence[Path], out: Path) -> None:
             f"<div><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>"
             for k, v in facts(runs).items()
         ),
-        "figures": _figures(drawn, history, about["classes"]),
-        "gallery": _gallery(drawn["gallery"], images, about["classes"]),
+        "figures": _figures(drawn, history, about),
+        "gallery": _gallery(drawn["gallery"], images, about),
         "clients": _client_table(runs[0], about),
     }
     for name, part in parts.items():
@@ -177,19 +168,21 @@ FIGURES = {
     ),
     "risk_coverage": (
         "Errors among the surest",
-        "Answers on Mix ordered by the answering model's total uncertainty.",
+        "Answers on Mix (on InD, where nothing is foreign) ordered by the answering model's total "
+        "uncertainty.",
     ),
 }
 
 
-def _figures(drawn: Tree, history: list[Tree], classes: list[str]) -> str:
+def _figures(drawn: Tree, history: list[Tree], about: Tree) -> str:
     from fedpn import plots
 
+    classes, clients = about["classes"], about["clients"]
     drawings = {
         "curves": plots.curves(history) if history else None,
-        "ownership": drawn["ownership"] and plots.ownership(drawn["ownership"], classes),
+        "ownership": drawn["ownership"] and plots.ownership(drawn["ownership"], classes, clients),
         "histogram": drawn.get("histogram") and plots.histogram(**drawn["histogram"]),
-        "outcomes": drawn.get("outcomes") and plots.outcomes(drawn["outcomes"]),
+        "outcomes": drawn.get("outcomes") and plots.outcomes(drawn["outcomes"], clients),
         "reliability": drawn["reliability"] and plots.reliability(**drawn["reliability"]),
         "risk_coverage": drawn["risk_coverage"] and plots.risk_coverage(drawn["risk_coverage"]),
     }
@@ -223,17 +216,18 @@ def _client_table(run: Tree, about: Tree) -> str:
     return _html_table(rows, "")
 
 
-def _gallery(cards: list[Tree], images: Any, classes: list[str]) -> str:
+def _gallery(cards: list[Tree], images: Any, about: Tree) -> str:
     if not cards or images["images"].ndim != 4:
         return ""
-    items = []
+    items, classes = [], about["classes"]
     for card, image in zip(cards, images["images"].numpy(), strict=True):
         right = card["answer"] == card["label"]
         answered = card["outcome"] in ("local_confident", "local_ood")
         verdict = ("right" if right else "wrong") if answered else "no answer"
+        outcome, client = card["outcome"].replace("_", " "), about["clients"][card["client"]]
         items.append(
             f'<div class="card {card["outcome"]}"><img src="{_png(image)}" alt="input"><div>'
-            f"<b>{html.escape(card['outcome'].replace('_', ' '))}</b> · client {card['client']}<br>"
+            f"<b>{html.escape(outcome)}</b> · client {html.escape(client)}<br>"
             f"{'says' if answered else 'would say'} <b>{html.escape(classes[card['answer']])}</b> "
             f"({100 * card['confidence']:.0f} %), it is {html.escape(classes[card['label']])}: "
             f"<b>{verdict}</b><br><small>{html.escape(card['reason'])}</small></div></div>"

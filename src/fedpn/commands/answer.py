@@ -1,14 +1,11 @@
 """fedpn predict and fedpn export: answers, and a client's means of answering."""
 
 import argparse
-import csv
-import io
-import json
 from pathlib import Path
 from typing import Any
 
 from fedpn.commands.command import command
-from fedpn.errors import UserError
+from fedpn.commands.rows import write_rows
 
 
 def add(commands: Any) -> None:
@@ -27,9 +24,7 @@ def _add_predict(commands: Any) -> None:
         help="an .npz with `images` (or `x`), a table, or a folder of images",
     )
     option("--client", help="whose models answer; needed where there are several")
-    option(
-        "--out", type=Path, help="answers.csv or answers.jsonl (default: a table on the terminal)"
-    )
+    option("--out", type=Path, help="a .csv, .jsonl or .md file (default: lines on the terminal)")
 
 
 def _predict(options: argparse.Namespace) -> None:
@@ -46,25 +41,8 @@ def _predict(options: argparse.Namespace) -> None:
             said = a.label if a.label is not None else f"no answer (perhaps {a.guess})"
             print(f"{name}\t{said}\t{a.confidence:.3f}\t{a.source}\t{a.outcome}\t{a.reason}")
         return
-    _write_rows(options.out, rows)
+    write_rows(options.out, rows)
     print(f"{len(rows)} answers: {options.out}")
-
-
-def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    from fedpn.store import write_text
-
-    if path.suffix not in (".csv", ".jsonl"):
-        raise UserError(f"--out {path}: the name must end in .csv or .jsonl")
-    if not path.parent.is_dir():
-        raise UserError(f"--out {path}: there is no directory {path.parent}")
-    file = io.StringIO()
-    if path.suffix == ".csv":
-        table = csv.DictWriter(file, list(rows[0]) if rows else ["input"])
-        table.writeheader()
-        table.writerows(rows)
-    else:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_text(path, file.getvalue())
 
 
 def _add_export(commands: Any) -> None:

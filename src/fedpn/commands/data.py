@@ -28,6 +28,7 @@ def add(commands: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
+    from fedpn.aligned import aligned
     from fedpn.data.catalogue import catalogue
 
     rows = [("name", "rows", "classes", "size", "where", "licence")]
@@ -36,9 +37,7 @@ def _list(options: argparse.Namespace) -> None:
         (e.name, str(e.rows or "–"), str(e.classes or "–"), e.size or "–", e.where, e.licence)
         for e in entries
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    print("\n".join(aligned(rows, texts=len(rows[0]))))
     for entry in entries:
         if entry.note:
             print(f"\n{entry.name}: {entry.note}", end="")

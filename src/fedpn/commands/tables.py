@@ -1,14 +1,16 @@
-"""fedpn report and fedpn algorithms: tables."""
+"""fedpn report, fedpn compare and fedpn algorithms: tables."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
 from fedpn.commands.command import command
+from fedpn.commands.rows import write_rows
 
 
 def add(commands: Any) -> None:
     _add_report(commands)
+    _add_compare(commands)
     command(commands, "algorithms", _algorithms, "list the algorithms")
 
 
@@ -30,6 +32,28 @@ def _report(options: argparse.Namespace) -> None:
     if out is not None:
         report.write_page(options.runs, out)
         print(f"\nreport: {out}")
+
+
+def _add_compare(commands: Any) -> None:
+    text = "set runs of several methods on the same data side by side, the best first"
+    option = command(commands, "compare", _compare, text).add_argument
+    option("runs", type=Path, nargs="+", metavar="RUN", help="seeds of one method make one row")
+    option("--out", type=Path, help="the table as .csv, .jsonl or .md")
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from fedpn.aligned import aligned
+    from fedpn.compare import FILES, TEXTS, compare
+    from fedpn.store import verify
+
+    for run in options.runs:
+        verify(run, FILES)
+    head, *rows = compare(options.runs)
+    lines = aligned([head, *rows], TEXTS)
+    print("\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]]))
+    if options.out is not None:
+        write_rows(options.out, [dict(zip(head, row, strict=True)) for row in rows])
+        print(f"\ntable: {options.out}")
 
 
 def _algorithms(options: argparse.Namespace) -> None:

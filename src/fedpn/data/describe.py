@@ -1,5 +1,6 @@
 """A federation as text: who has how many rows of which class."""
 
+from fedpn.aligned import aligned
 from fedpn.data.dataset import Dataset
 from fedpn.data.federation import Federation
 
@@ -12,17 +13,8 @@ def describe(dataset: Dataset, federation: Federation) -> str:
     kinds = range(min(len(dataset.classes), MOST_CLASSES))
     head = ["client", "train", "calib", "test", *(_short(dataset.classes[k]) for k in kinds)]
     lines = [head, *(_line(dataset, federation, client, kinds) for client in shown)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    table = [
-        "  ".join(
-            [
-                line[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)),
-            ]
-        )
-        for line in lines
-    ]
-    return "\n".join([title(dataset, federation), "", *table, *_cut(dataset, federation)])
+    table = [title(dataset, federation), "", *aligned(lines), *_cut(dataset, federation)]
+    return "\n".join(table)
 
 
 def title(dataset: Dataset, federation: Federation) -> str:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedpn import pipeline, store
-from fedpn.config import Config, resolve, to_tree
+from fedpn.config import Config, leaves, resolve, to_tree
 from fedpn.experiments.budget import budget
-from fedpn.pipeline import leaves
 from fedpn.rounds import Company
 
 Tree = dict[str, Any]

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from fedpn.config import Config
+from fedpn.config import Config, leaves
 from fedpn.experiments import published
 from fedpn.experiments.cells import FEW, Cell
 from fedpn.experiments.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED
 from fedpn.experiments.tally import Stat, Tally
-from fedpn.pipeline import leaves
 
 Tree = dict[str, Any]
 NO_GLOBAL = "no global model to delegate to"

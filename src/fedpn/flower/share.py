@@ -69,7 +69,7 @@ def open_share(node: Mapping[str, Any], config: Config) -> Share:
         name = _name(node, "")
         dataset = replace(read(config, str(node["data"])), client=None, clients=())
         federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
-        check_calibration(config, federation, [0])
+        check_calibration(config, dataset, federation, [0])
         return Share(name, dataset, federation, 0, None)
     if "partition-id" not in node or "num-partitions" not in node:
         raise UserError("a node needs data=PATH, or partition-id and num-partitions")
@@ -77,7 +77,7 @@ def open_share(node: Mapping[str, Any], config: Config) -> Share:
     if not 0 <= number < count:
         raise UserError(f"partition-id is {number}, but must be from 0 to {count - 1}")
     dataset, federation = deal(replace(config, clients=count))
-    check_calibration(config, federation, [number])
+    check_calibration(config, dataset, federation, [number])
     return Share(_name(node, str(number)), dataset, federation, number, number)
 
 
