@@ -27,7 +27,7 @@ from fedpn.experiments import (
     strangers,
     toy,
 )
-from fedpn.experiments.figure import Settings
+from fedpn.experiments.figure import Settings, typeset
 from fedpn.experiments.opened import open_run
 from fedpn.rounds import Company
 from fedpn.routing import calibrate, switch
@@ -76,7 +76,7 @@ def test_the_contract(name, home, played, monkeypatch):
     module, out = experiments.find(name), home / name
     assert json.loads((out / "result.json").read_text()) == result
     assert result["title"] == module.TITLE
-    assert result["text"] == module.say(result)
+    assert result["text"] == typeset(module.say(result))
     assert len(result["text"].split()) > 30
     assert result["settings"] == {"seeds": [0], "rounds": None, "quick": True}
     assert all(set(about) >= {"name", "note"} for about in result["data"])

@@ -312,6 +312,22 @@ def _merge(low: Tree, high: Tree) -> Tree:
     return merged
 
 
+def nest(flat: Tree) -> Tree:
+    """The tree of settings with flat keys.
+
+    >>> nest({"a": 1, "b.c": 2})
+    {'a': 1, 'b': {'c': 2}}
+    """
+    tree: Tree = {}
+    for key, value in flat.items():
+        *path, last = key.split(".")
+        node = tree
+        for name in path:
+            node = node.setdefault(name, {})
+        node[last] = value
+    return tree
+
+
 def leaves(tree: Tree, where: str = "") -> Iterator[tuple[str, Any]]:
     """Walks a tree of settings.
 

@@ -9,7 +9,7 @@ import torch
 
 from fedpn import privacy, report, simulate, store
 from fedpn.bundle import write_models
-from fedpn.config import Config, leaves, read_toml, to_tree
+from fedpn.config import Config, leaves, read_toml, resolve, to_tree
 from fedpn.errors import UserError
 from fedpn.evaluate import View, evaluate, look
 from fedpn.figures import figures, gallery
@@ -186,7 +186,7 @@ def stored(out: Path) -> dict[str, Any]:
 
 def refuse_changes(config: Config, out: Path) -> None:
     """A run goes on as it began; only its rounds may be extended."""
-    old, new = stored(out), to_tree(config)
+    old, new = to_tree(resolve([stored(out)])), to_tree(config)
     flat_old, flat_new = dict(leaves(old)), dict(leaves(new))
     for key in flat_old | flat_new:
         before, after = flat_old.get(key), flat_new.get(key)

@@ -27,10 +27,15 @@ def claim(path: Path, resume: bool = False, hint: str = ", or add --resume to go
             raise UserError(f"--resume: {path} holds no run (it has no config.toml)")
     elif path.exists() and any(path.iterdir()):
         raise UserError(f"--out {path} is not empty; choose another{hint}")
+    make_folder(path)
+
+
+def make_folder(path: Path, option: str = "--out") -> None:
+    """Makes sure that a directory is there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--out {path} cannot be made: {error.strerror}") from None
+        raise UserError(f"{option} {path} cannot be made: {error.strerror}") from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -25,6 +25,7 @@ def add(commands: Any) -> None:
     seeds.add_argument("--seeds", type=int, metavar="N", help="so many seeds, from 0")
     option("--rounds", type=int, help="of federations (default: those of the paper)")
     option("--runs", type=Path, metavar="DIR", help="whose `runs` holds federations (default: OUT)")
+    option("--redraw", action="store_true", help="draw and tell anew what --out holds")
     option("--resume", action="store_true", help="go on in --out, and keep what is finished there")
 
 
@@ -42,6 +43,8 @@ def _experiment(options: argparse.Namespace) -> int:
     find(options.name)
     settings = _settings(options)
     out = options.out or Path("experiments") / options.name
+    if options.redraw:
+        return _redraw(options.name, out)
     if not options.resume and out.is_dir() and any(out.iterdir()):
         raise UserError(f"--out {out} is not empty; choose another, or add --resume to go on")
     keep_freed_memory()
@@ -55,6 +58,19 @@ def _experiment(options: argparse.Namespace) -> int:
             print(f"stopped {stopped}; go on with --resume", file=sys.stderr)
             return 130
     print(f"\n{result['title']}\n\n{result['text']}\n\nfigure: {out / 'figure.png'}")
+    return 0
+
+
+def _redraw(name: str, out: Path) -> int:
+    from fedpn.experiments import present
+    from fedpn.store import read_json
+
+    if not (out / "result.json").exists():
+        raise UserError(f"--redraw: {out} holds no result")
+    found = read_json(out / "result.json")
+    if found["experiment"] != name:
+        raise UserError(f"--redraw: {out} holds {found['experiment']}, not {name}")
+    print(f"{present(name, out, found)['text']}\n\nfigure: {out / 'figure.png'}")
     return 0
 
 

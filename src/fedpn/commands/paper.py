@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     option("--rounds", type=int, help="instead of each dataset's own")
     option("--quick", action="store_true", help="small and untrained, to see that all of it works")
     option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="at a time (default: 2)")
-    option("--out", type=Path, default=Path("results"), help="default: results")
+    option("--out", type=Path, help="default: results; of --quick, quick")
     option("--pages", type=Path, help="where the ledger goes (default: --out)")
     option("--resume", action="store_true", help="go on in --out; what is there is always kept")
 
@@ -36,12 +36,13 @@ def _paper(options: argparse.Namespace) -> int:
     from fedpn.experiments.progress import Overall
 
     order = _order(options)
+    out = options.out or Path("quick" if options.quick else "results")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of each worker, which has a core to itself
-    pages = options.pages or options.out
+    pages = options.pages or out
     with ExitStack() as stack:
-        display = stack.enter_context(Overall(paper.jobs(order, options.out)))
+        display = stack.enter_context(Overall(paper.jobs(order, out)))
         interrupt = stack.enter_context(Interrupt())
-        wrong = paper.make(order, options.out, pages, display, interrupt)
+        wrong = paper.make(order, out, pages, display, interrupt)
     for name, words in wrong.items():
         print(f"fedpn: {name}: {words}", file=sys.stderr)
     print(f"ledger: {pages / 'ledger.html'} and {pages / 'ledger.md'}")
@@ -60,8 +61,9 @@ def _order(options: argparse.Namespace) -> "Order":
     quick = options.quick
     all_sets = (*grid.PAPER_SETS, *grid.EXTRA_SETS, "digits")
     usual = ",".join(grid.QUICK_SETS if quick else all_sets[:-1])
+    datasets = usual if options.datasets is None else options.datasets
     wish = grid.Wish(
-        paper.chosen(options.datasets or usual, all_sets, "--datasets"),
+        paper.chosen(datasets, all_sets, "--datasets"),
         paper.chosen(options.algorithms, grid.ALGORITHMS, "--algorithms"),
         1 if quick else options.seeds,
         1 if quick else options.other_seeds,

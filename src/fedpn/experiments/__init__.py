@@ -30,30 +30,51 @@ def find(name: str) -> "Experiment":
     return cast("Experiment", importlib.import_module(f"fedpn.experiments.{name}"))
 
 
+def is_kept(path: Path, asked: dict[str, Any]) -> bool:
+    """Tells whether a result has the settings asked for."""
+    from fedpn import store
+    from fedpn.experiments.record import ELSEWHERE, refuse_others
+
+    made = store.read_json(path)["settings"]
+    refuse_others(path, made, asked, grows=("seeds",))
+    has, wants = set(made["seeds"]), set(asked["seeds"])
+    if not (has <= wants or wants <= has):
+        raise UserError(f"{path} has the seeds {made['seeds']}, not {asked['seeds']}; {ELSEWHERE}")
+    return wants <= has
+
+
 def play(
     name: str, out: Path, settings: "Settings", company: "Company | None" = None
 ) -> dict[str, Any]:
     """Runs an experiment into `out`: result.json, figure.svg, figure.png; returns the result.
 
-    A finished one with the same settings is kept, a half one goes on.
+    A finished one is kept, and a half one goes on; more seeds play it again. One with other
+    settings is refused.
     """
-    from fedpn import plots, rounds, store
+    from fedpn import rounds, store
     from fedpn.experiments import figure
 
     experiment, asked = find(name), settings.told()
     kept = out / "result.json"
-    if kept.exists() and store.read_json(kept)["settings"] == asked:
+    if kept.exists() and is_kept(kept, asked):
         return dict(store.read_json(kept))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be made: {error.strerror}") from None
-    result = figure.tidy(experiment.run(out, settings, company or rounds.Company()))
-    about = {"format": 1, "experiment": name, "title": experiment.TITLE}
-    result = about | {"text": experiment.say(result), "settings": asked} | result
+    store.make_folder(out)
+    found = figure.tidy(experiment.run(out, settings, company or rounds.Company()))
+    return present(name, out, {"settings": asked} | found)
+
+
+def present(name: str, out: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """Draws and tells what was found, and keeps it."""
+    from fedpn import plots, store
+    from fedpn.experiments import figure
+
+    experiment = find(name)
+    text = figure.typeset(experiment.say(found))
+    about = {"format": 1, "experiment": name, "title": experiment.TITLE, "text": text}
+    result = about | {key: value for key, value in found.items() if key not in about}
     with figure.style():
         drawn = experiment.draw(result)
         store.write_text(out / "figure.svg", plots.to_svg(drawn))
         store.write_bytes(out / "figure.png", figure.to_png(drawn))
-    store.write_json(kept, result)
-    return dict(result)
+    store.write_json(out / "result.json", result)
+    return result

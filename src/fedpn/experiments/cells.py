@@ -26,20 +26,23 @@ class Variant:
     trained: bool = True  # whether it has rounds of its own; else it goes on from the plain cell
 
 
+def _switched(score: str, outliers: float) -> Tree:
+    return {"routing": {"score": score, "outliers": outliers}}
+
+
 BATCH_NORM: Tree = {"model": {"norm": "batch"}}
+RESNET: Tree = {"model": {"encoder": "resnet18"}, "rounds": 30}
+RESET: Tree = {"method": {"optimizer_state": "reset"}}
+GAUSSIAN: Tree = {"routing": {"router": "gaussian"}}
+DENSITY, ENTROPY = _switched("log_density", 0.1), _switched("entropy", 0.2)
 VARIANTS = {
     "": Variant("", {}),
-    "norm": Variant("BatchNorm", BATCH_NORM),
-    "reset": Variant("momentum reset each round", {"method": {"optimizer_state": "reset"}}),
-    "resnet18": Variant("ResNet-18", {"model": {"encoder": "resnet18"}, "rounds": 30}),
-    "gaussian": Variant("routed by Gaussians", {"routing": {"router": "gaussian"}}, trained=False),
-    "msp": Variant("routed by max-probability", {"routing": {"router": "msp"}}, trained=False),
-    "density10": Variant(
-        "log density, 10 %", {"routing": {"score": "log_density", "outliers": 0.1}}, trained=False
-    ),
-    "entropy20": Variant(
-        "entropy, 20 %", {"routing": {"score": "entropy", "outliers": 0.2}}, trained=False
-    ),
+    "norm": Variant("with BatchNorm", BATCH_NORM),
+    "reset": Variant("with its momentum reset each round", RESET),
+    "resnet18": Variant("with ResNet-18", RESNET),
+    "gaussian": Variant("routed by Gaussians", GAUSSIAN, trained=False),
+    "density10": Variant("switched by log density, 10 %", DENSITY, trained=False),
+    "entropy20": Variant("switched by entropy, 20 %", ENTROPY, trained=False),
 }
 OWN: dict[str, Tree] = {"fedbn": BATCH_NORM}  # what an algorithm cannot do without
 

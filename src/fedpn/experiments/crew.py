@@ -1,7 +1,6 @@
 """Several jobs at a time, a process each: what fails is told and does not stop the others."""
 
 import multiprocessing
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,8 @@ class Job:
     name: str
     do: Callable[[Company], Any]  # goes to another process: a plain function with its arguments
     weight: float = 1.0  # what it costs, compared with others
-    needs: frozenset[str] = frozenset()  # names of jobs that come first
+    needs: frozenset[str] = frozenset()  # names of jobs without which it cannot be done
+    after: frozenset[str] = frozenset()  # names of jobs that come first, however they end
 
 
 class Hear(Protocol):
@@ -42,24 +42,30 @@ class Hear(Protocol):
 def play(jobs: Sequence[Job], workers: int, hear: Hear, stop: Callable[[], bool]) -> dict[str, str]:
     """Does the jobs in their order, so many at a time; returns what went wrong, by name."""
     waiting, running = list(jobs), dict[Job, tuple[BaseProcess, Connection]]()
-    done, wrong = set[str](), dict[str, str]()
-    names, asked = {job.name for job in jobs}, False
+    over, wrong, asked = set[str](), dict[str, str](), False
+    names = {job.name for job in jobs}
+
+    def end(job: Job, words: str, failed: bool) -> None:
+        over.add(job.name)
+        if failed:
+            wrong[job.name] = words
+        hear(job, 1.0, words)
+
     try:
         while waiting or running:
             if stop() and not asked:
                 asked = True
                 waiting.clear()
                 _ask(running)
-            for job in _ready(waiting, done | set(wrong), names, workers - len(running)):
+            for job in [job for job in waiting if job.needs & set(wrong)]:
+                waiting.remove(job)
+                end(job, f"needs {', '.join(sorted(job.needs & set(wrong)))}, which failed", True)
+            for job in _ready(waiting, over, names, workers - len(running)):
                 waiting.remove(job)
                 running[job] = _start(job)
-            for job, end in _watch(running, hear):
+            for job, words, failed in _watch(running, hear):
                 del running[job]
-                if end:
-                    wrong[job.name] = end
-                else:
-                    done.add(job.name)
-                hear(job, 1.0, end or "done")
+                end(job, words, failed)
     finally:
         for process, _ in running.values():
             process.terminate()
@@ -67,7 +73,7 @@ def play(jobs: Sequence[Job], workers: int, hear: Hear, stop: Callable[[], bool]
 
 
 def _ready(waiting: list[Job], over: set[str], names: set[str], room: int) -> list[Job]:
-    return [job for job in waiting if not (job.needs & names) - over][:room]
+    return [job for job in waiting if not ((job.needs | job.after) & names) - over][:room]
 
 
 def _start(job: Job) -> tuple[BaseProcess, Connection]:
@@ -75,7 +81,7 @@ def _start(job: Job) -> tuple[BaseProcess, Connection]:
     context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
         context.set_forkserver_preload(["fedpn.pipeline"])
-    ours, theirs = context.Pipe(duplex=False)
+    ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(job, theirs), name=job.name)
     process.start()
     theirs.close()
@@ -84,40 +90,38 @@ def _start(job: Job) -> tuple[BaseProcess, Connection]:
 
 def _watch(
     running: dict[Job, tuple[BaseProcess, Connection]], hear: Hear
-) -> Iterator[tuple[Job, str]]:
-    """Passes on what workers say; yields those that ended, with what went wrong."""
+) -> Iterator[tuple[Job, str, bool]]:
+    """Passes on what workers say; yields those that ended, how, and whether they failed."""
     there = set(wait([pipe for _, pipe in running.values()], TICK))
     for job, (process, pipe) in list(running.items()):
         if pipe not in there:
             continue
         end = None
         try:
-            while pipe.poll():
+            while end is None and pipe.poll():
                 done, end = pipe.recv()
                 hear(job, done)
         except EOFError:
             process.join()
-            end = f"its process ended with status {process.exitcode}" if end is None else end
+            end = f"its process ended with status {process.exitcode}", True
         if end is not None:
             process.join()
-            yield job, end
+            yield job, *end
 
 
 def _ask(running: dict[Job, tuple[BaseProcess, Connection]]) -> None:
-    for process, _ in running.values():
-        if process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)
+    for _, pipe in running.values():
+        with suppress(BrokenPipeError):
+            pipe.send("stop")
 
 
 def _work(job: Job, pipe: Connection) -> None:
-    """A worker's life: one thread, one job; Ctrl-C lets it finish its round."""
+    """A worker's life: one thread, one job; asked to stop, it finishes its round."""
     import torch
 
     from fedpn.allocator import keep_freed_memory
 
-    asked = []
-    signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; the pipe tells
     torch.set_num_threads(1)
     keep_freed_memory()
 
@@ -125,10 +129,12 @@ def _work(job: Job, pipe: Connection) -> None:
         start, share = STAGES.get(stage, (0.0, 0.99))
         pipe.send((start + share * done / max(of, 1), None))
 
+    end = "done", False
     try:
-        job.do(Company(tell, stop=lambda: bool(asked)))
-        pipe.send((1.0, ""))
+        job.do(Company(tell, stop=pipe.poll))
     except Stopped as stopped:
-        pipe.send((0.0, f"stopped {stopped}"))
+        end = f"stopped {stopped}", False
     except Exception as error:
-        pipe.send((0.0, f"{type(error).__name__}: {error}"))
+        end = f"{type(error).__name__}: {error}", True
+    with suppress(BrokenPipeError):  # who asked for it may be gone
+        pipe.send((1.0, end))

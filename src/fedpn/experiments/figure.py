@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
@@ -86,7 +87,7 @@ def legend_below(ax: Axes, columns: int, size: float = 9) -> None:
 def to_png(figure: Figure) -> bytes:
     """Writes a figure for print, on white."""
     content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+    figure.savefig(content, format="png", dpi=120, facecolor="white", metadata={"Software": None})
     return content.getvalue()
 
 
@@ -123,6 +124,13 @@ def histogram(groups: dict[str, Any], bins: int = 60, cut: float = 0.005) -> Res
     return {"edges": edges.tolist()} | shares
 
 
+def kinds(ax: Axes, bins: Result) -> None:
+    """Draws the histograms of rows with clean and with noisy labels."""
+    for name, label in {"clean": "classes 0-4, clean", "noisy": "classes 5-9, noisy"}.items():
+        look: dict[str, Any] = {"fill": True, "alpha": 0.55, "color": KINDS[name]}
+        ax.stairs(bins[name], bins["edges"], label=label, **look)
+
+
 def mean_of(seeds: Sequence[Result], *path: str) -> float:
     """The mean over seeds of a number inside their results.
 
@@ -130,6 +138,29 @@ def mean_of(seeds: Sequence[Result], *path: str) -> float:
     2.0
     """
     return float(np.mean([reduce(getitem, path, seed) for seed in seeds]))
+
+
+def average(trees: list[Result]) -> Result:
+    """The mean over clients or seeds, entry by entry; numbers, lists and trees of them.
+
+    >>> average([{"a": 1.0, "b": {"c": [0, 2]}}, {"a": 3.0, "b": {"c": [2, 2]}}])
+    {'a': 2.0, 'b': {'c': [1.0, 2.0]}}
+    """
+    return {
+        key: average([tree[key] for tree in trees])
+        if isinstance(value, dict)
+        else np.mean([np.asarray(tree[key], dtype=float) for tree in trees], axis=0).tolist()
+        for key, value in trees[0].items()
+    }
+
+
+def typeset(text: str) -> str:
+    """Numbers below zero get a minus instead of a hyphen.
+
+    >>> typeset("labels 5-9: -0.3 to 2")
+    'labels 5-9: −0.3 to 2'
+    """
+    return re.sub(r"(?<!\w)-(?=\d)", "−", text)
 
 
 def plural(count: int, word: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedpn.data import datasets
 from fedpn.errors import UserError
-from fedpn.experiments.cells import VARIANTS, Cell
+from fedpn.experiments.cells import FEW, VARIANTS, Cell
 from fedpn.experiments.few import few
 
 # Of the paper, by the names of the files that hold them.
@@ -60,6 +60,20 @@ class Wish:
     quick: bool = False
 
 
+def title_of(name: str) -> str:
+    """What a set is called.
+
+    >>> title_of("organamnist"), title_of("digits")
+    ('MedMNIST-A', 'digits')
+    """
+    return (PAPER_SETS | EXTRA_SETS).get(name, name)
+
+
+def is_small(record: dict[str, Any]) -> bool:
+    """Tells whether a record is of a quick look."""
+    return record["dataset"].endswith(FEW) or "clients" in record["settings"]
+
+
 def at_hand(name: str) -> bool:
     """Tells whether a set can be read without fetching it."""
     return name == datasets.BUILT_IN or datasets.find(name) is not None
@@ -77,9 +91,9 @@ def cells(wish: Wish, out: Path) -> list[Cell]:
     return [_short(cell) for cell in listed if cell.algorithm in wish.algorithms]
 
 
-def planned(sets: Sequence[str]) -> list[str]:
-    """The names of all cells of some sets, as they are run where nothing else is asked for."""
-    return [Cell(*parts).name for parts in _order(sets, Wish())]
+def planned(sets: Sequence[str]) -> list[Cell]:
+    """All cells of some sets, as they are run where nothing else is asked for."""
+    return [Cell(*parts) for parts in _order(sets, Wish())]
 
 
 def _opened(name: str, wish: Wish, out: Path) -> str:

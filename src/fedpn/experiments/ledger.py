@@ -1,5 +1,6 @@
 """The ledger: all results below a place -> one HTML page and one Markdown file."""
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +8,9 @@ from typing import Any
 
 from fedpn import experiments, store
 from fedpn.experiments import ledger_html, ledger_markdown
-from fedpn.experiments.cells import Cell
+from fedpn.experiments.cells import VARIANTS, Cell
 from fedpn.experiments.claims import verdicts
-from fedpn.experiments.grid import EXTRA_SETS, PAPER_SETS, at_hand, planned
+from fedpn.experiments.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, at_hand, is_small, planned
 from fedpn.experiments.published import slips
 from fedpn.experiments.record import read_records
 from fedpn.experiments.tables import Maker, Table, rows_of, set_title, tried
@@ -18,6 +19,7 @@ from fedpn.experiments.verdict import Verdict
 
 Tree = dict[str, Any]
 CELL = ("dataset", "algorithm", "variant", "seed")
+LOW = 25.0  # % on Mix
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Figure:
     title: str
     text: str
     svg: str
+    png: str  # where it lies, seen from the page
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Book:
 def write(out: Path, pages: Path, wrong: dict[str, str]) -> None:
     """Reads the results below `out` and writes `ledger.html` and `ledger.md`."""
     here = {name for name in [*PAPER_SETS, *EXTRA_SETS] if at_hand(name)}
-    book = make(read_records(out), read_figures(out), read_tuning(out), here, wrong)
+    results = read_records(out), read_figures(out), read_tuning(out)
+    book = make(*results, Path(os.path.relpath(out, pages)), here, wrong)
     pages.mkdir(parents=True, exist_ok=True)
     store.write_text(pages / "ledger.html", ledger_html.render(book))
     store.write_text(pages / "ledger.md", ledger_markdown.render(book))
@@ -62,6 +66,11 @@ def read_figures(out: Path) -> dict[str, tuple[Tree, str]]:
     return found
 
 
+def picture(name: str) -> Path:
+    """Where an experiment's picture lies below the results."""
+    return Path("experiments") / name / "figure.png"
+
+
 def read_tuning(out: Path) -> dict[str, Tree]:
     """What candidates for budgets came to, by dataset."""
     return {path.stem: store.read_json(path) for path in sorted((out / "tuning").glob("*.json"))}
@@ -71,25 +80,31 @@ def make(
     records: list[Tree],
     figures: dict[str, tuple[Tree, str]],
     tuning: dict[str, Tree],
+    out: Path,
     here: Collection[str] = (),
     wrong: dict[str, str] | None = None,
 ) -> Book:
-    """Brings everything together."""
+    """Brings everything together; `out` is where results lie, seen from the page."""
     tally = Tally(tuple(records))
     return Book(
         [*(Maker(tally, here).all() if records else []), *([tried(tuning)] if tuning else [])],
         verdicts(tally, {name: result for name, (result, _) in figures.items()}),
         slips(),
         notes(tally),
-        [Figure(name, r["title"], r["text"], svg) for name, (r, svg) in figures.items()],
+        [
+            Figure(name, r["title"], r["text"], svg, (out / picture(name)).as_posix())
+            for name, (r, svg) in figures.items()
+        ],
         wrong or {},
     )
 
 
 def notes(tally: Tally) -> list[str]:
     """What must be known to read the tables: the protocol, the data, what was cut short."""
+    counts = sorted({record["clients"] for record in tally.records})
     lines = [
-        "Rows are pooled and dealt to 20 clients of two or three classes; each client's rows are "
+        f"Rows are pooled and dealt to {' or '.join(map(str, counts)) or 20} clients of two or "
+        "three classes; each client's rows are "
         "split once into 50 % training, 20 % calibration and 30 % test rows, and no row has two "
         "places. The authors' evaluation saw training rows too.",
         "One partition, one encoder (LeNet-5), one budget for every algorithm. FedBN needs "
@@ -108,32 +123,46 @@ def notes(tally: Tally) -> list[str]:
         note = tally.note(dataset)
         if note:
             lines.append(f"{set_title(dataset, tally)}: {note}.")
-    return lines + _cuts(tally) + _gaps(tally)
+    return lines + _untrained(tally) + _cuts(tally) + _gaps(tally)
+
+
+def _untrained(tally: Tally) -> list[str]:
+    """Global models that one budget for all leaves far behind."""
+    lines = []
+    for algorithm, title in COLUMNS.items():
+        low = []
+        for dataset in rows_of(tally):
+            mix = tally.accuracy(dataset, algorithm, "mix", who="global")
+            if mix is not None and mix.mean < LOW:
+                low.append(f"{set_title(dataset, tally)} {mix}")
+        if low:
+            lines.append(
+                f"{title}'s global model has hardly learned under this budget, and its figures "
+                f"may say little of the method: Mix {'; '.join(low)}."
+            )
+    return lines
 
 
 def _cuts(tally: Tally) -> list[str]:
-    """Runs of fewer rounds than others on the same set."""
+    """Runs of fewer rounds than their budget has."""
     lines = []
-    for dataset in tally.sets():
-        plain = {r["rounds"] for r in tally.records if _plain(r, dataset)}
-        most = max(plain, default=0)
-        for record in tally.records:
-            if record["dataset"] == dataset and record["rounds"] < most:
-                parts = filter(None, (record["algorithm"], record["variant"]))
-                lines.append(
-                    f"Cut short: {' '.join(parts)} on {set_title(dataset, tally)}, seed "
-                    f"{record['seed']}: {record['rounds']} rounds instead of {most}."
-                )
+    for record in tally.records:
+        cell, rounds = Cell(*(record[key] for key in CELL)), record["rounds"]
+        wanted = cell.config().rounds
+        if rounds < wanted and not is_small(record):
+            lines.append(f"Cut short: {_told(cell, tally)}: {rounds} rounds instead of {wanted}.")
     return lines
 
 
 def _gaps(tally: Tally) -> list[str]:
     """Cells that are planned and were not run, of the sets that were."""
-    there = {Cell(*(r[k] for k in CELL)).name for r in tally.records}
+    there = {Cell(*(record[key] for key in CELL)) for record in tally.records}
     sets = [dataset for dataset in (*PAPER_SETS, *EXTRA_SETS) if dataset in tally.sets()]
-    missing = [name for name in planned(sets) if name not in there]
-    return [f"Not run: {', '.join(missing)}."] if missing else []
+    missing = [_told(cell, tally) for cell in planned(sets) if cell not in there]
+    return [f"Not run: {'; '.join(missing)}."] if missing else []
 
 
-def _plain(record: Tree, dataset: str) -> bool:
-    return bool(record["dataset"] == dataset and not record["variant"])
+def _told(cell: Cell, tally: Tally) -> str:
+    name = COLUMNS.get(cell.algorithm, "Local")
+    what = " ".join(filter(None, (name, VARIANTS[cell.variant].title)))
+    return f"{what} on {set_title(cell.dataset, tally)}, seed {cell.seed}"

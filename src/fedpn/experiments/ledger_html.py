@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 KINDS = {
     verdict.REPRODUCED: "yes",
     verdict.IN_PART: "partly",
+    verdict.MOSTLY_NOT: "no",
     verdict.NOT: "no",
-    verdict.UNTESTED: "unknown",
+    verdict.NOT_RUN: "unknown",
 }
 
 
@@ -38,15 +39,19 @@ def render(book: "Book") -> str:
 def _verdicts(verdicts: list[verdict.Verdict]) -> str:
     return "".join(
         f'<article class="{KINDS[v.verdict]}"><b>{escape(v.verdict)}</b>'
-        f"<div><strong>{escape(v.claim)}</strong><p>{escape(v.why)}</p></div></article>"
+        f"<div><strong>{escape(v.claim)}</strong><p>{escape(v.why)}{_see(v)}</p></div></article>"
         for v in verdicts
     )
+
+
+def _see(v: verdict.Verdict) -> str:
+    return f' <a href="#{v.figure}">Figure</a>' if v.figure else ""
 
 
 def _section(table: Table) -> str:
     if not table.rows:
         return ""
-    kinds = [" class=words" * isinstance(cell, str) for cell in table.rows[0].cells]
+    kinds = [" class=words" * _is_words(cell) for cell in table.rows[0].cells]
     names = zip(kinds, table.columns, strict=True)
     head = "<th></th>" + "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in names)
     body = "".join(
@@ -59,14 +64,17 @@ def _section(table: Table) -> str:
     )
 
 
+def _is_words(entry: Entry | str) -> bool:
+    return isinstance(entry, str) and any(letter.isalpha() for letter in entry)
+
+
 def _cell(entry: Entry | str) -> str:
     if isinstance(entry, str):
-        return f"<td class=words>{escape(entry)}</td>"
+        return f"<td{' class=words' * _is_words(entry)}>{escape(entry)}</td>"
     ours = "–" if entry.ours is None else escape(str(entry.ours))
     paper = "" if entry.paper is None else f"{entry.paper:.1f}"
     if entry.difference is not None:
-        side = "above" if entry.difference >= 0 else "below"
-        paper += f" <i class={side}>{signed(entry.difference)}</i>"
+        paper += f" <i>{signed(entry.difference)}</i>"
     best = " class=best" if entry.best else ""
     return f"<td{best}>{ours}<small>{paper}</small></td>"
 

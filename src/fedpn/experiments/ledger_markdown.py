@@ -16,7 +16,7 @@ def render(book: "Book") -> str:
         "Personalized Federated Learning with Improved Posterior Networks* (Kotelevskii et al., "
         "2024) says, and what `fedpn paper` finds under one protocol. Accuracy in %.",
         "## Verdicts",
-        grid(["claim", "verdict", "why"], [list(v) for v in book.verdicts]),
+        grid(["claim", "verdict", "why"], [[v.claim, v.verdict, v.why] for v in book.verdicts]),
     ]
     for table in filter(lambda t: t.rows, book.tables):
         parts += [f"## {table.title}", table.lead, of_table(table)]
@@ -25,7 +25,8 @@ def render(book: "Book") -> str:
     if book.figures:
         parts.append("## Figures")
     for figure in book.figures:
-        parts += [f"### {figure.name}: {figure.title}", figure.text]
+        parts += [f"### {figure.name}: {figure.title}", f"![{figure.title}]({figure.png})"]
+        parts.append(figure.text)
     if book.wrong:
         parts.append("## What failed")
         parts.append(_bullets([f"{name}: {words}" for name, words in book.wrong.items()]))
@@ -59,10 +60,10 @@ def cell(entry: Entry | str) -> str:
 def signed(value: float) -> str:
     """
     >>> signed(-0.61), signed(2.0), signed(-0.04)
-    ('−0.6', '+2.0', '0.0')
+    ('−0.6', '+2.0', '±0.0')
     """
     rounded = round(value, 1)
-    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
+    return f"{rounded:+.1f}".replace("-", "−") if rounded else "±0.0"
 
 
 def grid(head: list[str], rows: list[list[str]]) -> str:

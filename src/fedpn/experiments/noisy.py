@@ -1,29 +1,27 @@
 """Labels 5-9 redrawn at random: aleatoric and epistemic uncertainty of clean and noisy classes."""
 
-from functools import partial, reduce
-from operator import getitem
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedpn import dirichlet, metrics, pipeline
 from fedpn.config import Config, resolve
 from fedpn.data.own import open_dataset
 from fedpn.experiments.figure import (
-    KINDS,
     Result,
     Settings,
+    average,
     histogram,
+    kinds,
     legend_below,
     mean_of,
     page,
     plural,
 )
 from fedpn.experiments.noise import Held, ask, ask_global, train_noisy
-from fedpn.experiments.scenes import average
 from fedpn.plots import INK
 from fedpn.rounds import Company
 from fedpn.routing.scores import POSTERIOR_SCORES
@@ -32,7 +30,7 @@ TITLE = "Label noise shows as aleatoric uncertainty; the density does not take i
 LIMIT = 1.0  # nats: the paper's threshold between noisy and clean
 STEPS = 50  # a round, of the single model
 PARTS = {"clients": "the clients' own models", "single": "one model of all rows"}
-PLACES: dict[str, tuple[str, ...]] = {"clients": (), "single": ("single",)}  # in a seed's result
+CHANCE = 0.1  # an AUROC no further from a half tells nothing
 
 
 def settings_of(settings: Settings, seed: int, part: str) -> Config:
@@ -59,7 +57,7 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
             company.say(f"{config.dataset} with noisy labels: {PARTS[part]}, seed {seed}")
             place = out / "runs" / f"{config.dataset}-noisy-{part}-r{config.rounds}-s{seed}"
             found = play(config, place, company)
-            measured |= found if part == "clients" else {part: found}
+            measured[part] = found
             work = config.train
             training[part] = {"rounds": config.rounds, "clients": config.clients} | {
                 "steps": work.steps,
@@ -142,29 +140,23 @@ def draw(result: Result) -> Figure:
         f"{training['clients']['clients']} clients of at most 3 classes, "
         f"{training['clients']['rounds']} rounds and the personal stage, each on its own held-out "
         f"rows. Below: {steps} steps of {training['single']['batch']} on all training rows. "
-        "Clean and noisy by the class before the noise; dashed: the paper's limit"
+        "Clean and noisy by the class before the noise; AUROC: of high entropy and of low density "
+        "for noisy rows; the outermost bars hold what lies beyond; dashed: the paper's limit"
     )
     figure = page(TITLE, 9.5, 6.6, foot)
     grid = figure.subplots(2, 2)
     for (left, right), (part, name) in zip(grid, PARTS.items(), strict=True):
-        first = reduce(getitem, PLACES[part], result["per_seed"][0])
-        _bars(left, first["aleatoric"])
+        first = result["per_seed"][0][part]
+        kinds(left, first["aleatoric"])
         left.axvline(LIMIT, color=INK, linestyle="--", linewidth=1)
         left.set(yscale="log", title=f"{name}: AUROC {first['auroc']['aleatoric']:.3f}")
-        _bars(right, first["log_density"])
+        kinds(right, first["log_density"])
         right.set_title(f"{name}: AUROC {first['auroc']['epistemic']:.3f}")
-    grid[1][0].set_xlabel("aleatoric: expected entropy (nats)")
-    grid[1][1].set_xlabel("epistemic: log p(z) (nats)")
+        left.set(xlabel="aleatoric: expected entropy (nats)", ylabel="share of rows")
+        right.set(xlabel="epistemic: log p(z) (nats)", ylabel="share of rows")
     for ax in grid[1]:
         legend_below(ax, 2)
     return figure
-
-
-def _bars(ax: Axes, bins: Result) -> None:
-    for name, label in {"clean": "classes 0-4, clean", "noisy": "classes 5-9, noisy"}.items():
-        look: dict[str, Any] = {"fill": True, "alpha": 0.55, "color": KINDS[name]}
-        ax.stairs(bins[name], bins["edges"], label=label, **look)
-    ax.set_ylabel("share of rows")
 
 
 def say(result: Result) -> str:
@@ -172,7 +164,7 @@ def say(result: Result) -> str:
     seeds = result["per_seed"]
     parts = []
     for part, name in PARTS.items():
-        mean = partial(mean_of, seeds, *PLACES[part])
+        mean = partial(mean_of, seeds, part)
         parts.append(
             f"{name[0].upper()}{name[1:]}: the expected entropy tells noisy from clean classes "
             f"with AUROC {mean('auroc', 'aleatoric'):.3f} (above the paper's limit of {LIMIT:g} "
@@ -183,7 +175,7 @@ def say(result: Result) -> str:
             f"{mean('auroc', 'dirichlet_entropy'):.3f}. Clean classes are answered rightly in "
             f"{100 * mean('clean_accuracy'):.1f} % of rows."
         )
-    sent = {kind: mean_of(seeds, "delegated", kind) for kind in ("clean", "noisy")}
+    sent = {kind: mean_of(seeds, "clients", "delegated", kind) for kind in ("clean", "noisy")}
     return (
         " ".join(parts) + f" Of their own rows the clients delegate {100 * sent['clean']:.0f} % of "
         f"clean and {100 * sent['noisy']:.0f} % of noisy ones to the global model. "
@@ -196,7 +188,7 @@ def _verdict(auroc: float) -> str:
     >>> _verdict(0.5), _verdict(0.1)[:22]
     ('next to chance, as the paper has it', 'noisy rows lie higher,')
     """
-    if abs(auroc - 0.5) < 0.1:
+    if abs(auroc - 0.5) < CHANCE:
         return "next to chance, as the paper has it"
     where = "lower" if auroc > 0.5 else "higher"
     return f"noisy rows lie {where}, so that it does tell them apart, which the paper does not see"

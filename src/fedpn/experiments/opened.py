@@ -1,6 +1,6 @@
 """A finished federation, opened again: its data, its models, and what they say of rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from torch import Tensor
 from fedpn import store
 from fedpn.bundle import FILES
 from fedpn.config import Config, read_toml, resolve
-from fedpn.data import datasets
 from fedpn.dirichlet import Posterior
 from fedpn.errors import UserError
+from fedpn.experiments import grid
 from fedpn.experiments.cells import Cell, ensure
-from fedpn.experiments.figure import Result, Settings
+from fedpn.experiments.figure import Result, Settings, average
 from fedpn.personalise import CHUNK, Embedder, Population
 from fedpn.prepare import Prepared, prepare
 from fedpn.rounds import Company
@@ -107,13 +107,33 @@ def federation(dataset: str, seed: int, out: Path, settings: Settings, company: 
     return open_run(ensure(cell, home, company))
 
 
+def over(
+    names: Sequence[str],
+    out: Path,
+    settings: Settings,
+    company: Company,
+    measure: Callable[[Opened], Result],
+) -> Result:
+    """What is measured of each set's federations, averaged over seeds, and what the data are."""
+    there, missing = at_hand(names)
+    about, sets = [], {}
+    for name in there:
+        measured = []
+        for seed in settings.seeds:
+            opened = federation(name, seed, out, settings, company)
+            measured.append(measure(opened))
+        about.append(opened.about())
+        sets[name] = average(measured)
+    return {"data": about, "missing": missing, "seeds": len(settings.seeds), "sets": sets}
+
+
 def at_hand(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Parts names of sets that are at hand from those that are missing.
 
     >>> at_hand(["digits", "nothing-of-the-kind"])
     (['digits'], ['nothing-of-the-kind'])
     """
-    there = [n for n in names if n == datasets.BUILT_IN or datasets.find(n)]
+    there = [name for name in names if grid.at_hand(name)]
     missing = [n for n in names if n not in there]
     if not there:
         raise UserError(

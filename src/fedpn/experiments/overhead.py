@@ -244,6 +244,6 @@ def say(result: Result) -> str:
         f"{100 * counts['flows'] / counts['encoder']:.0f} % of the encoder's (the paper: about "
         f"{PAPER['encoder']:,} and {PAPER['flows']:,}). In parameters the overhead is as mild as "
         "the paper says. In CPU time the density takes, against the same encoder under a softmax "
-        f"head, {times}: not free beside a small encoder, and less the larger the encoder (a per "
-        "cent or two is noise)."
+        f"head, {times}: not free beside a small encoder, and less the larger the encoder. Medians "
+        "on a shared machine; single pairs range as the lines in the figure."
     )

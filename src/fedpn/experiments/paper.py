@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedpn import experiments
+from fedpn import experiments, store
 from fedpn.errors import UserError
 from fedpn.experiments import crew, ledger
 from fedpn.experiments.cells import VARIANTS
@@ -33,6 +33,8 @@ def make(
     order: Order, out: Path, pages: Path, hear: crew.Hear, stop: Callable[[], bool]
 ) -> dict[str, str]:
     """Plays what is missing and writes the ledger; returns what went wrong, by name."""
+    store.make_folder(out)
+    store.make_folder(pages, "--pages")
     wrong = crew.play(jobs(order, out), order.workers, hear, stop)
     ledger.write(out, pages, wrong)
     return wrong
@@ -51,15 +53,18 @@ def jobs(order: Order, out: Path) -> list[crew.Job]:
             needs = frozenset([cell.plain.name] if branch else [])
             listed.append(crew.Job(cell.name, partial(settle, cell, out), cost(cell), needs))
     first = frozenset(job.name for job in listed)
+    settings = Settings(rounds=order.wish.rounds, quick=order.wish.quick, home=out)
     for name in [part for part in order.only if part in experiments.EXPERIMENTS]:
-        do = partial(_figure, name, out, order.wish)
-        listed.append(crew.Job(name, do, FIGURE_COST, first))
+        place = out / "experiments" / name
+        kept = place / "result.json"
+        if not (kept.exists() and experiments.is_kept(kept, settings.told())):
+            do = partial(_figure, name, place, settings)
+            listed.append(crew.Job(name, do, FIGURE_COST, after=first))
     return listed
 
 
-def _figure(name: str, out: Path, wish: Wish, company: Company) -> Any:
-    settings = Settings(rounds=wish.rounds, quick=wish.quick, home=out)
-    return experiments.play(name, out / "experiments" / name, settings, company)
+def _figure(name: str, place: Path, settings: Settings, company: Company) -> Any:
+    return experiments.play(name, place, settings, company)
 
 
 def chosen(text: str | None, all_of: Sequence[str], what: str) -> tuple[str, ...]:
@@ -71,6 +76,8 @@ def chosen(text: str | None, all_of: Sequence[str], what: str) -> tuple[str, ...
     if text is None:
         return tuple(all_of)
     names = tuple(filter(None, (part.strip() for part in text.split(","))))
+    if not names:
+        raise UserError(f"{what} names nothing; choose among {', '.join(all_of)}")
     for name in names:
         if name not in all_of:
             raise UserError(f"{what} {name!r}; choose among {', '.join(all_of)}")

@@ -11,6 +11,17 @@ Tree = dict[str, Any]
 SPLITS = ("ind", "ood", "mix")
 SLACK = 1.0  # points by which a mixture may miss the mean of its halves
 
+# Where the authors' scripts differ from their text.
+IN_THE_SCRIPTS = (
+    "The authors' scripts evaluate on training rows too.",
+    "The scripts take another share of delegated rows for each set (MNIST 0.1, FashionMNIST 0.3, "
+    "MedMNIST 0.4, CIFAR10 0.4, SVHN 0.2) and score by the Dirichlet's entropy; the text has log "
+    "density, typically 10 %.",
+    "The scripts play 200 to 500 rounds with Adam 0.001 on some sets; Table 4 has 100 of SGD.",
+    "The scripts run LeNet-5 on CIFAR10 and SVHN too; the text names ResNet-18.",
+    "The scripts give the baselines another encoder and another partition than FedPN.",
+    "In the authors' own figures the switch beats its own global model on 2 of 7 sets.",
+)
 # What no arithmetic finds.
 IN_THE_TEXT = (
     'Three Gaussians: the third centre is printed as "0, 1)", with a bracket missing; the figure '
@@ -25,6 +36,9 @@ IN_THE_TEXT = (
     "layers × 18 = 5,400.",
     "The threshold study scores by the Dirichlet's entropy, the benchmark by log density.",
     "Table 4 gives 10 batches a round, Algorithm 1 whole epochs.",
+    "The text finds FedPN's InD typically comparable to its competitors'; Table 2 has it below the "
+    "best by 11.5 points on FashionMNIST, 25.0 on CIFAR10 and 8.3 on SVHN. The large margin on Mix "
+    "is 1.4 points on CIFAR10 (FedBABU has 42.7).",
 )
 
 
@@ -54,7 +68,7 @@ def in_distribution(dataset: str, algorithm: str) -> float | None:
 
 def slips() -> list[str]:
     """What does not add up in the paper's own tables, and what the text leaves wrong."""
-    return [*_mixtures(), *_marks(), *_repeats(), *IN_THE_TEXT]
+    return [*_mixtures(), *_marks(), *_repeats(), *IN_THE_TEXT, *IN_THE_SCRIPTS]
 
 
 def _mixtures() -> list[str]:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from fedpn import metrics
 from fedpn.evaluate import SETS
-from fedpn.experiments.figure import Result
 from fedpn.experiments.opened import Opened, Seen
 
 
@@ -89,17 +88,3 @@ def references(scene: Scene) -> dict[str, dict[str, float]]:
 def separation(scene: Scene, score: Tensor) -> float:
     """AUROC of a score for foreign rows against own ones."""
     return metrics.auroc(score[scene.sets["ind"]], score[scene.sets["ood"]])
-
-
-def average(trees: list[Result]) -> Result:
-    """The mean over clients or seeds, entry by entry; numbers, lists and trees of them.
-
-    >>> average([{"a": 1.0, "b": {"c": [0, 2]}}, {"a": 3.0, "b": {"c": [2, 2]}}])
-    {'a': 2.0, 'b': {'c': [1.0, 2.0]}}
-    """
-    return {
-        key: average([tree[key] for tree in trees])
-        if isinstance(value, dict)
-        else np.mean([np.asarray(tree[key], dtype=float) for tree in trees], axis=0).tolist()
-        for key, value in trees[0].items()
-    }

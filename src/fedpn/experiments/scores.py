@@ -10,11 +10,19 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedpn import metrics
-from fedpn.experiments.figure import DATA_COLOURS, Result, Settings, legend_below, page, plural
-from fedpn.experiments.opened import Opened, Seen, at_hand, federation
+from fedpn.experiments.figure import (
+    DATA_COLOURS,
+    Result,
+    Settings,
+    average,
+    legend_below,
+    page,
+    plural,
+)
+from fedpn.experiments.grid import title_of
+from fedpn.experiments.opened import Opened, Seen, over
 from fedpn.experiments.scenes import (
     Scene,
-    average,
     limits,
     references,
     scenes,
@@ -78,17 +86,10 @@ SCORES: dict[str, Score] = {
 
 def run(out: Path, settings: Settings, company: Company) -> Result:
     """Routes by every score, with one share of outliers for all."""
-    names, missing = at_hand(("digits",) if settings.quick else DATASETS)
-    about, sets = [], {}
-    for name in names:
-        measured = []
-        for seed in settings.seeds:
-            opened = federation(name, seed, out, settings, company)
-            measured.append(measure(opened))
-        about.append(opened.about())
-        sets[name] = average(measured)
-    tree = {"data": about, "missing": missing, "seeds": len(settings.seeds)}
-    return tree | {"outliers": OUTLIERS, "sets": {n: judged(tree) for n, tree in sets.items()}}
+    wanted = ("digits",) if settings.quick else DATASETS
+    found = over(wanted, out, settings, company, measure)
+    sets = {name: judged(tree) for name, tree in found["sets"].items()}
+    return found | {"outliers": OUTLIERS, "sets": sets}
 
 
 def measure(opened: Opened) -> Result:
@@ -131,7 +132,7 @@ def ranked(result: Result, by: str) -> list[str]:
 
 def draw(result: Result) -> Figure:
     """A dot for each score and set: AUROC, Mix accuracy over the global model's, gap closed."""
-    notes = "; ".join(f"{d['name']}: {d['note']}" for d in result["data"] if d["note"])
+    notes = "; ".join(f"{title_of(d['name'])}: {d['note']}" for d in result["data"] if d["note"])
     foot = (
         f"each client delegates {100 * result['outliers']:g} % of rows like its own, whatever the "
         f"score and the set; client-wise means, {plural(result['seeds'], 'seed')}; best AUROC "
@@ -169,7 +170,7 @@ def _dots(
         values = [value(tree, tree["scores"][name]) for name in names]
         places = [i for i, v in enumerate(values) if v is not None]
         there = [v for v in values if v is not None]
-        ax.scatter(there, places, s=42, color=colour, label=dataset, zorder=3)
+        ax.scatter(there, places, s=42, color=colour, label=title_of(dataset), zorder=3)
 
 
 def say(result: Result) -> str:
@@ -181,7 +182,7 @@ def say(result: Result) -> str:
         by_auroc = sorted(rows, key=lambda n: rows[n]["auroc"], reverse=True)
         best, worst = by_gap[0], by_gap[-1]
         parts.append(
-            f"{name}: the switch has the highest Mix accuracy by {NAMES[best]}, "
+            f"{title_of(name)}: the switch has the highest Mix accuracy by {NAMES[best]}, "
             f"{100 * rows[best]['mix']:.1f} % ({_gap(rows[best])}), and the lowest by "
             f"{NAMES[worst]}, {100 * rows[worst]['mix']:.1f} %; the paper's scores have "
             f"{100 * rows['log_density']['mix']:.1f} % ({_gap(rows['log_density'])}, log density) "

@@ -1,13 +1,11 @@
 """Labels 5-9 redrawn, twenty clients: the global density of clean and noisy rows, both losses."""
 
 from collections.abc import Callable
-from functools import partial, reduce
-from operator import getitem
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -19,6 +17,7 @@ from fedpn.experiments.figure import (
     Result,
     Settings,
     histogram,
+    kinds,
     legend_below,
     mean_of,
     page,
@@ -30,7 +29,6 @@ from fedpn.rounds import Company
 
 TITLE = "Rows with noisy labels get more density from the repaired loss than from the original"
 DEALINGS = {"noise": "dealt by noisy labels", "classes": "dealt by true classes"}
-PLACES: dict[str, tuple[str, ...]] = {"noise": (), "classes": ("classes",)}  # in a seed's result
 
 
 def settings_of(settings: Settings, seed: int, loss: str) -> Config:
@@ -46,23 +44,18 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
     """Trains a federation with each loss, the same in all else, for both ways of dealing."""
     seeds = []
     for seed in settings.seeds:
-        measured: Result = {"classes": {}}
+        measured: Result = {dealing: {} for dealing in DEALINGS}
         for dealing, loss in [(d, loss) for d in DEALINGS for loss in LOSSES]:
             config = settings_of(settings, seed, loss)
             name = f"{config.dataset}-{dealing}-{loss}-r{config.rounds}-s{seed}"
             company.say(f"{config.dataset}, {DEALINGS[dealing]}, {LOSS_NAMES[loss]}, seed {seed}")
             trained = train_noisy(config, out / "runs" / name, company, dealing == "classes")
-            _at(measured, dealing)[loss] = measure(ask_global(config, *trained))
+            measured[dealing][loss] = measure(ask_global(config, *trained))
         seeds.append(measured)
     dataset = trained[0].dataset
     training = {"rounds": config.rounds, "clients": config.clients}
     about = {"name": dataset.name, "note": dataset.note}
     return {"data": [about], "training": training, "per_seed": seeds}
-
-
-def _at(seed: Result, dealing: str) -> Result:
-    """A seed's result for one way of dealing; that of the paper's text stands at the top."""
-    return reduce(getitem, PLACES[dealing], seed)
 
 
 def measure(held: Held) -> Result:
@@ -90,19 +83,20 @@ def spread(z: Tensor) -> float:
 def draw(result: Result) -> Figure:
     """A histogram for each loss and way of dealing, of the first seed."""
     first, training = result["per_seed"][0], result["training"]
-    rows = first["repaired"]["rows"]
+    rows = first["noise"]["repaired"]["rows"]
     foot = (
         f"{result['data'][0]['name']}, labels 5-9 redrawn among themselves; "
         f"{training['clients']} clients of at most 3 labels (above) or classes (below); "
         f"{training['rounds']} rounds; {sum(rows.values())} held-out rows, clean and noisy by "
-        "their class before the noise; AUROC of low density for noisy rows"
+        "their class before the noise; AUROC of low density for noisy rows; the outermost bars "
+        "hold what lies beyond"
     )
     figure = page(TITLE, 9.5, 6.6, foot)
     grid = figure.subplots(2, 2)
     for row, (dealing, name) in zip(grid, DEALINGS.items(), strict=True):
         for ax, loss in zip(row, LOSSES, strict=True):
-            measured = _at(first, dealing)[loss]
-            _bars(ax, measured["histogram"])
+            measured = first[dealing][loss]
+            kinds(ax, measured["histogram"])
             ax.set_title(f"{name}, {LOSS_NAMES[loss]}: AUROC {measured['auroc']:.3f}")
         row[0].set_ylabel("share of rows")
     for ax in grid[1]:
@@ -111,18 +105,12 @@ def draw(result: Result) -> Figure:
     return figure
 
 
-def _bars(ax: Axes, bins: Result) -> None:
-    for name, label in {"clean": "classes 0-4, clean", "noisy": "classes 5-9, noisy"}.items():
-        look: dict[str, Any] = {"fill": True, "alpha": 0.55, "color": KINDS[name]}
-        ax.stairs(bins[name], bins["edges"], label=label, **look)
-
-
 def say(result: Result) -> str:
     """Medians of clean and noisy rows under each loss, and whether the paper's picture is ours."""
     seeds = result["per_seed"]
     parts = []
     for dealing, name in DEALINGS.items():
-        mean = partial(mean_of, seeds, *PLACES[dealing])
+        mean = partial(mean_of, seeds, dealing)
         medians = {
             loss: {kind: mean(loss, "median", kind) for kind in ("clean", "noisy")}
             for loss in LOSSES

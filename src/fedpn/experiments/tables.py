@@ -3,10 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from fedpn.config import Config, leaves
+from fedpn.config import Config, leaves, nest, resolve
 from fedpn.experiments import published
+from fedpn.experiments.budget import budget
 from fedpn.experiments.cells import FEW, Cell
-from fedpn.experiments.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED
+from fedpn.experiments.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED, title_of
 from fedpn.experiments.tally import Stat, Tally
 
 Tree = dict[str, Any]
@@ -43,8 +44,7 @@ class Table(NamedTuple):
 
 def set_title(dataset: str, tally: Tally) -> str:
     """What a set is called: a subset says that it is one."""
-    known = PAPER_SETS | EXTRA_SETS
-    title = known.get(dataset) or known.get(dataset.removesuffix(FEW), dataset)
+    title = title_of(dataset.removesuffix(FEW))
     if dataset.endswith(FEW):
         return f"{title} (a few rows)"
     if dataset in EXTRA_SETS:
@@ -104,13 +104,12 @@ class Maker:
                 for who in ("local", "global", "switch", "oracle")
             ]
             gap, auroc = (self.tally.routing(dataset, key) for key in ("gap_closed", "auroc"))
-            first = self.tally.of(dataset, "fedpn")[0]
-            sent = first["routing"]["delegated"]
+            ind, ood = (self.tally.routing(dataset, "delegated", key) for key in ("ind", "ood"))
             cells += [
                 "–" if gap is None else f"{100 * gap.mean:.0f} %",
                 "–" if auroc is None else f"{auroc.mean:.3f}",
-                f"{100 * sent['ind']:.0f} % / {100 * sent['ood']:.0f} %",
-                _switch_words(first["settings"]),
+                " / ".join("–" if s is None else f"{100 * s.mean:.0f} %" for s in (ind, ood)),
+                _switch_words(self.tally.of(dataset, "fedpn")[0]["settings"]),
             ]
             rows.append(Row(set_title(dataset, self.tally), cells))
         lead = (
@@ -171,10 +170,10 @@ class Maker:
     def budgets(self) -> Table:
         paper = published.published()["hyperparameters"]
         rows = [Row("the paper", list(paper.values()))]
-        rows += [
-            Row(set_title(dataset, self.tally), _words(Cell(dataset).config()))
-            for dataset in [*PAPER_SETS, *EXTRA_SETS]
-        ]
+        for dataset in rows_of(self.tally):
+            kept = self.tally.of(dataset, "fedpn")
+            config = nest(kept[0]["settings"]) if kept else budget(dataset)
+            rows.append(Row(set_title(dataset, self.tally), _words(resolve([config]))))
         lead = (
             "The same for every algorithm, chosen by FedPN's Mix on rows held out from training; "
             "MedMNIST-C and -S take what -A has, MedNIST the paper's, SVHN and CIFAR10 an earlier "
@@ -222,9 +221,9 @@ def _is_there(entry: Entry | str) -> bool:
 
 
 def _marked(row: list[Entry]) -> list[Entry]:
-    """Marks the best of ours."""
-    best = max((e.ours.mean for e in row if e.ours), default=None)
-    return [e._replace(best=e.ours is not None and e.ours.mean == best) for e in row]
+    """Marks the best of ours, as far as printed digits tell."""
+    best = max((round(e.ours.mean, 1) for e in row if e.ours), default=None)
+    return [e._replace(best=e.ours is not None and round(e.ours.mean, 1) == best) for e in row]
 
 
 def _switch_words(settings: dict[str, object]) -> str:
@@ -262,7 +261,7 @@ def tried(found: dict[str, Tree]) -> Table:
             )
             rows.append(
                 Row(
-                    f"{(PAPER_SETS | EXTRA_SETS).get(dataset, dataset)}: {name}",
+                    f"{title_of(dataset)}: {name}",
                     [words, str(best["personal_steps"]), switch, f"{_headline(best):.1f}"],
                 )
             )

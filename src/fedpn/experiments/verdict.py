@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
-REPRODUCED, IN_PART, NOT = "reproduced", "reproduced in part", "not reproduced"
-UNTESTED = "not testable"
+REPRODUCED, IN_PART = "reproduced", "reproduced in part"
+MOSTLY_NOT, NOT = "mostly not reproduced", "not reproduced"
+NOT_RUN = "not run"
+SMALL = "A quick look at small size, which shows little: "
 
 
 class Verdict(NamedTuple):
@@ -12,12 +14,17 @@ class Verdict(NamedTuple):
     claim: str
     verdict: str
     why: str
+    figure: str = ""  # the experiment that shows it
 
 
 def share(good: int, of: int) -> str:
-    """The verdict where a claim holds on so many sets.
+    """The verdict where a claim holds in so many cases.
 
-    >>> share(2, 2), share(1, 2), share(0, 2), share(0, 0)
-    ('reproduced', 'reproduced in part', 'not reproduced', 'not testable')
+    >>> share(2, 2), share(1, 2), share(1, 3), share(0, 2), share(0, 0)
+    ('reproduced', 'reproduced in part', 'mostly not reproduced', 'not reproduced', 'not run')
     """
-    return UNTESTED if not of else REPRODUCED if good == of else IN_PART if good else NOT
+    if not of:
+        return NOT_RUN
+    if good in (0, of):
+        return REPRODUCED if good else NOT
+    return IN_PART if 2 * good >= of else MOSTLY_NOT
