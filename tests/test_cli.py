@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,11 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "--set", "train.cohort=-1"], "at least 0"),
         (["run", "--checkpoint-every", "0"], "must be at least 1"),
         (["run", "--wat"], "unrecognized arguments"),
+        (["run", "mine.csv"], "--dataset mine.csv"),
+        (["run", "--algorithm", "fedavg", "--set", "fedpn.gamma=1"], "changes nothing"),
+        (["run", "--set", "routing.outliers=0.001"], "raise routing.outliers"),
+        (["run", "--set", "data.features=['a']"], "is no table"),
+        (["data", "check", "digits"], "fedpn data show digits"),
         (["run", "--algorithm", ":X"], "cannot import"),
         (["run", "--seed", "99999999999999999999999999"], "seed is"),
         (["run", "--algorithm", "local", "--set", "aggregation.rule=median"], "uploads nothing"),
@@ -69,6 +75,12 @@ def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path, monkeypat
     assert words in said
     assert "\n" not in said
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_a_run_that_diverges_says_what_to_do(tmp_path, capsys):
+    settings = [*QUICK, "--set", "fedpn.lr=1e6", "--set", "train.steps=5"]
+    assert main(["run", *settings, "--out", str(tmp_path / "run")]) == 2
+    assert "lower the learning rate, 1e+06" in capsys.readouterr().err
 
 
 def test_an_out_that_cannot_be_had(tmp_path, capsys):
@@ -198,14 +210,17 @@ def test_predict_from_an_archive_and_a_folder(quick_run, tmp_path, capsys):
         assert answer["reason"]
     capsys.readouterr()
     assert main(["predict", *options, str(tmp_path / "in.npz")]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 5
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split("\t")[:2] == ["input", "answer"]
+    assert len(lines) == 5
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"images": np.zeros((2, 9, 9), np.uint8)}, "shape"),
-        ({"images": np.array(3)}, "one row for each input"),
+        ({"images": np.zeros((2, 9, 9, 3), np.uint8)}, "shape"),
+        ({"images": np.array(3)}, "shape"),
+        ({"x": np.full((2, 30), "a")}, "type"),
         ({"images": np.full((2, 28, 28), "a")}, "type"),
         ({"pixels": np.zeros((2, 28, 28), np.uint8)}, "no array `images`"),
     ],
@@ -240,6 +255,42 @@ def test_predict_from_a_table_finds_the_columns_by_name(tmp_path, capsys):
     (tmp_path / "new.csv").write_text("pulse\n4\n")
     assert main(["predict", str(run), str(tmp_path / "new.csv"), "--client", "0"]) == 2
     assert "lacks the features pressure" in capsys.readouterr().err
+
+
+def test_predict_resizes_as_the_run_did(quick_run, tmp_path, capsys):
+    np.savez(tmp_path / "in.npz", images=np.zeros((2, 56, 42), np.uint8))
+    assert main(["predict", str(quick_run), str(tmp_path / "in.npz"), "--client", "0"]) == 0
+    assert "2 images of 42×56 were brought to 28×28" in capsys.readouterr().err
+
+
+def test_a_data_frame_is_read_by_its_names(tmp_path):
+    class Frame(dict):  # as pandas has it
+        columns = property(dict.keys)
+
+        def __getitem__(self, names):
+            return np.stack([dict.__getitem__(self, name) for name in names], axis=1)
+
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv"
+    y = np.repeat([0, 1], 120)
+    x = np.stack([rng.normal(0, 1, 240), rng.normal(8 * y, 1)], axis=1)
+    rows = [f"{a},{b},{k}" for (a, b), k in zip(x, y, strict=True)]
+    path.write_text("\n".join(["noise,signal,label", *rows]))
+    fedpn.run(tmp_path / "run", dataset=str(path), clients=2, rounds=10, data__partition="iid")
+    predictor = fedpn.load(tmp_path / "run", client=0)
+    answers = predictor(Frame(signal=np.array([8.0, 0.0]), noise=np.array([0.0, 8.0])))
+    assert [a.guess for a in answers] == ["1", "0"]
+    with pytest.raises(fedpn.errors.UserError, match="lack the columns signal"):
+        predictor(Frame(noise=np.zeros(2)))
+
+
+def test_one_model_for_all_needs_no_client(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, "--algorithm", "fedavg", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "personal" not in said and "global" in said
+    np.savez(tmp_path / "in.npz", images=load_dataset("digits").x[:3, 0])
+    assert main(["predict", str(out), str(tmp_path / "in.npz")]) == 0
+    assert "the one model of all clients always answers" in capsys.readouterr().out
 
 
 def test_predict_wants_to_know_the_client(quick_run, tmp_path, capsys):
@@ -305,7 +356,7 @@ def test_readme_commands_exist(capsys):
     lines = [x.strip() for x in section.splitlines() if x.strip().startswith("fedpn ")]
     assert lines
     for line in lines:
-        _parser().parse_args(line.split("#")[0].split()[1:])
+        _parser().parse_args(shlex.split(line, comments=True)[1:])
 
 
 def test_doctor_tells_what_is_in_use(capsys):
@@ -336,7 +387,8 @@ def test_predict_reads_pictures_as_training_does(tmp_path):
         for i in range(3):
             Image.fromarray(pixels).save(tmp_path / kind / f"{i}.jpg", exif=exif)
     trained = fedpn.open_dataset(str(tmp_path), image_size=20)
-    names, asked = read_inputs(tmp_path, trained.shape)
+    names, asked, remark = read_inputs(tmp_path, trained.shape)
+    assert remark == "6 images of 40×40 were brought to 20×20"
     assert names[0] == "a/0.jpg"
     assert (asked == trained.x).all()
     assert asked[0, 0, :, -1].mean() > 200

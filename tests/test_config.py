@@ -5,10 +5,12 @@ import tomllib
 import pytest
 import tomli_w
 
+from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.config import build, parse_setting, read_toml, resolve, to_tree
 from fedpn.errors import UserError
 from fedpn.fields import Bounds
+from fedpn.glossary import glossary
 
 
 def test_later_layers_win_over_the_preset():
@@ -105,3 +107,11 @@ def test_bounds_in_words():
     assert str(Bounds(high=3)) == "at most 3"
     with pytest.raises(UserError, match="is a section of settings"):
         build(FedPN, 3, "fedpn")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_settings_that_are_printed_are_those_of_a_run(name):
+    text = glossary(name, "mnist")
+    assert resolve([tomllib.loads(text)]) == resolve([{"algorithm": name, "dataset": "mnist"}])
+    assert "join = 1.0  # the share of clients in a round" in text
+    assert 'rule = "mean"  # mean | median | trimmed' in text

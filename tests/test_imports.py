@@ -21,7 +21,7 @@ ROWS = [
     {"plots", "simulate", "prepare"},
     {"figures", "gather"},
     {"evaluate", "predict", "inputs"},
-    {"bundle"},
+    {"bundle", "glossary"},
     {"personalise"},
     {"store", "config", "memories", "privacy", "trackers"},
     {"algorithms", "routing", "nn", "data"},

@@ -8,6 +8,7 @@ from fedpn.aggregation import AggregationConfig
 from fedpn.algorithm import FedAvg
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.config import FaultConfig, TrainConfig
+from fedpn.errors import UserError
 from fedpn.nn.posterior import parameters
 from fedpn.simulate import Engine, begin, plan_round, sample
 from fedpn.trees import flatten
@@ -136,7 +137,7 @@ def test_a_round_of_none_keeps_the_server_and_too_many_end_the_run():
     assert record.dropped == [0, 1, 2, 3, 4]
     assert after.server is state.server
     next(played)
-    with pytest.raises(RuntimeError, match="2 rounds in a row had no valid upload"):
+    with pytest.raises(UserError, match="2 rounds in a row had no valid upload"):
         next(played)
 
 

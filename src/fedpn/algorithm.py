@@ -60,7 +60,7 @@ class FedAvg:
     momentum: Share = 0.9
     weight_decay: NonNegative = 0.0
     optimizer_state: Literal["average", "reset", "keep"] = "average"
-    adapt_epochs: Natural = 0
+    adapt_epochs: Natural = 0  # of the personal stage
     adapt_steps: Natural = 0  # at least as many, where the epochs give fewer
     adapt_lr: Positive = 0.01
 

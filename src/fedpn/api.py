@@ -4,20 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from fedpn import pipeline
-from fedpn.config import resolve
+from fedpn.config import nest, resolve
 from fedpn.rounds import Company, Tell, quiet
 
 
 def run(out: str | Path, tell: Tell = quiet, **settings: Any) -> dict[str, Any]:
     """Runs a federation into the directory `out` and returns its metrics.
 
-    Settings are those of `fedpn run`; those inside a section take a double underscore:
+    Settings are the keys that `fedpn settings` lists, a double underscore for each dot:
     `fedpn.run("runs/a", dataset="mnist", rounds=10, fedpn__gamma=0.02)`.
     """
-    layers = []
-    for key, value in settings.items():
-        tree: Any = value
-        for part in reversed(key.split("__")):
-            tree = {part: tree}
-        layers.append(tree)
-    return pipeline.run(resolve(layers), Path(out), company=Company(tell))
+    tree = nest({key.replace("__", "."): value for key, value in settings.items()})
+    return pipeline.run(resolve([tree]), Path(out), company=Company(tell))

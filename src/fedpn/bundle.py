@@ -117,9 +117,10 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
             f"{path} is a server's: each node has its own model, below its state directory as "
             "`bundle`; ask there"
         )
-    index = _find(about["clients"], client, path)
     shared, _ = store.read_tensors(path / "shared.safetensors")
     own, _ = store.read_tensors(path / "clients.safetensors")
+    alike = not own and about["thresholds"] is None  # one model for all clients
+    index = 0 if alike and client is None else _find(about["clients"], client, path)
     thresholds = about["thresholds"]
     return Bundle(
         client=about["clients"][index],

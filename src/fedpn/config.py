@@ -28,7 +28,7 @@ Tree = dict[str, Any]
 class DataConfig:
     """How rows are read and dealt."""
 
-    # auto: natural where the data name their clients, else classes
+    # auto: natural where the data name their clients, else classes, of two classes dirichlet
     partition: Literal["auto", "classes", "dirichlet", "iid", "natural"] = "auto"
     cards: Count = 3  # classes per client, under `classes`
     beta: Positive = 0.3  # concentration, under `dirichlet`
@@ -43,10 +43,10 @@ class DataConfig:
 class ModelConfig:
     """The network."""
 
-    encoder: str = "auto"  # LeNet-5 for images, an MLP for tables
-    dim: Count = 16
-    density: str = "radial"
-    layers: Count = 30
+    encoder: str = "auto"  # lenet5, resnet18, mlp; auto: LeNet-5 for images, an MLP for tables
+    dim: Count = 16  # of embeddings
+    density: str = "radial"  # of a posterior network, one a class
+    layers: Count = 30  # of each density
     norm: Literal["auto", "none", "batch", "group"] = "auto"
     pretrained: str = ""  # of a ResNet, a safetensors file
 
@@ -55,9 +55,9 @@ class ModelConfig:
 class TrainConfig:
     """A client's work in a round, and how the simulator goes about it."""
 
-    steps: Natural = 10
+    steps: Natural = 10  # batches a round
     epochs: Natural = 0  # instead of steps, where set
-    batch: Count = 64
+    batch: Count = 64  # rows
     join: SomeShare = 1.0  # the share of clients in a round
     cohort: AutoCount = 0  # clients stacked at once; 0 or "auto": by the model's size
     device: str = "auto"  # cpu, cuda, mps; a GPU where there is one
@@ -77,10 +77,10 @@ class FaultConfig:
 class RoutingConfig:
     """When a client's model delegates and when it abstains."""
 
-    score: str = "log_density"  # of a posterior network
+    score: str = "log_density"  # of a posterior network; or entropy, mutual_information, …
     router: Literal["", "msp", "energy", "entropy", "gaussian"] = ""  # of any other, or instead
-    outliers: SomeShare = 0.1
-    abstain: SomeShare = 0.05
+    outliers: SomeShare = 0.1  # the share of rows like its own that a client delegates
+    abstain: SomeShare = 0.05  # the share of those that nobody answers
     covariance: Literal["full", "diagonal"] = "full"  # of the router `gaussian`
     shrinkage: Share = 0.1  # of its covariances towards that of all classes
 
@@ -89,11 +89,11 @@ class RoutingConfig:
 class Config:
     """A whole run."""
 
-    dataset: str = "digits"
-    algorithm: str = "fedpn"
-    clients: Count = 20
+    dataset: str = "digits"  # a named set, or a path to your own
+    algorithm: str = "fedpn"  # see `fedpn algorithms`, or module:Class of your own
+    clients: Count = 20  # whom rows are dealt to; where the data name theirs, those are kept
     rounds: Natural = 100
-    seed: Annotated[int, Bounds(low=0, high=2**63 - 1)] = 0
+    seed: Annotated[int, Bounds(low=0, high=2**63 - 1)] = 0  # of everything that is drawn
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -171,6 +171,8 @@ def preset(dataset: str) -> Tree:
 
 def read_toml(path: Path) -> Tree:
     """Reads a config file."""
+    if path.is_dir() or path.suffix in (".csv", ".tsv", ".parquet", ".npz"):
+        raise UserError(f"{path} is no config file; data are named with --dataset {path}")
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -300,7 +302,7 @@ def _nearest(word: str, names: list[str]) -> str:
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; choose one of {', '.join(sorted(names))}"
+    return f"; choose one of {', '.join(sorted(filter(None, names)))}"
 
 
 def _merge(low: Tree, high: Tree) -> Tree:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedpn.bundle import Bundle, open_bundle
-from fedpn.data.dataset import Array, channels_first
+from fedpn.data.dataset import Array
+from fedpn.data.rows import as_rows
 from fedpn.errors import UserError
 from fedpn.nn.build import build_model
 from fedpn.personalise import Embedder, Observer
@@ -47,9 +48,12 @@ class Predictor:
         self.model = build_model(bundle.blueprint, seed=0)
 
     def __call__(self, inputs: Array | Tensor | Sequence[Any]) -> list[Answer]:
-        """Takes images as bytes, [N, H, W] or [N, H, W, C], or rows of a table, [N, F]."""
+        """Takes images, [N, H, W] or [N, H, W, C], or rows of a table, [N, F], or a data frame.
+
+        The columns of a data frame are found by their names, if the model was trained on a table.
+        """
         b = self.bundle
-        x = torch.from_numpy(conform(np.asarray(inputs), b.blueprint.shape))
+        x = torch.from_numpy(conform(_by_name(inputs, b.features), b.blueprint.shape))
         rows = np.arange(len(x))
         if not len(x):
             return []
@@ -89,8 +93,10 @@ class Predictor:
         )
 
     def _plain(self, own: Opinion) -> list[Answer]:
-        """Answers of a method without a switch: always its own."""
+        """Answers of a method without a switch: always the client's model, or the one of all."""
         names = self.bundle.classes
+        source = "personal" if self.bundle.own else "global"
+        why = {"personal": "the client's model", "global": "the one model of all clients"}[source]
         columns = own.probs.tolist(), own.epistemic.tolist(), own.total.tolist()
         return [
             Answer(
@@ -98,10 +104,10 @@ class Predictor:
                 guess=names[int(np.argmax(probs))],
                 confidence=max(probs),
                 probabilities=dict(zip(names, probs, strict=True)),
-                source="personal",
-                outcome="personal",
+                source=source,
+                outcome=source,
                 uncertainty={"epistemic": epistemic, "aleatoric": total, "total": total},
-                reason="the method has no switch: the client's model always answers",
+                reason=f"the method has no switch: {why} always answers",
             )
             for probs, epistemic, total in zip(*columns, strict=True)
         ]
@@ -113,25 +119,26 @@ def conform(inputs: Array, shape: Sequence[int]) -> Array:
     >>> conform(np.zeros((2, 28, 28), np.uint8), (1, 28, 28)).shape
     (2, 1, 28, 28)
     """
-    tabular = len(shape) == 1
-    if tabular and inputs.ndim == 2 and inputs.shape[1:] == tuple(shape):
-        x = inputs.astype(np.float32)
-        if not np.isfinite(x).all():
-            raise UserError(f"row {int(np.argwhere(~np.isfinite(x))[0][0])} has a missing value")
-        return x
-    if not tabular:
-        x = inputs
-        if x.ndim != 4 or x.shape[1:] != tuple(shape):
-            x = channels_first(x) if x.ndim in (3, 4) else x
-        if x.shape[1:] == tuple(shape):
-            if x.dtype != np.uint8:
-                raise UserError(f"images are {x.dtype}; give bytes from 0 to 255 (uint8)")
-            return np.ascontiguousarray(x)
-    form = "[N, F]" if tabular else "[N, H, W] or [N, H, W, C]"
-    raise UserError(
-        f"inputs have the shape {inputs.shape}; "
-        f"this model takes {form} with one row of {tuple(shape)}"
-    )
+    if inputs.dtype == np.uint8 and inputs.shape[1:] == tuple(shape):
+        return np.ascontiguousarray(inputs)
+    rows, _ = as_rows(inputs, "inputs")
+    if rows.shape[1:] != tuple(shape):
+        form = "[N, F]" if len(shape) == 1 else "[N, H, W] or [N, H, W, C]"
+        raise UserError(
+            f"inputs have the shape {inputs.shape}; "
+            f"this model takes {form} with one row of {tuple(shape)}"
+        )
+    return np.ascontiguousarray(rows)
+
+
+def _by_name(inputs: Any, features: Sequence[str]) -> Array:
+    columns = getattr(inputs, "columns", None)
+    if columns is None or not features:
+        return np.asarray(inputs)
+    absent = [name for name in features if name not in columns]
+    if absent:
+        raise UserError(f"inputs lack the columns {', '.join(absent)}")
+    return np.asarray(inputs[list(features)])
 
 
 def load(path: str | Path, client: int | str | None = None) -> Predictor:

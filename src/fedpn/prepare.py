@@ -15,7 +15,7 @@ from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation, federate
 from fedpn.data.normalise import Moments, constants, moments
 from fedpn.data.own import open_dataset
-from fedpn.data.partition import partition
+from fedpn.data.partition import partition, usual
 from fedpn.data.recode import recode
 from fedpn.errors import UserError
 from fedpn.nn.build import Blueprint, build_model, choose_encoder
@@ -54,11 +54,12 @@ def read(config: Config, spec: str) -> Dataset:
 def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
     """Deals data that are at hand, changed perhaps, to clients."""
     d = config.data
-    scheme = d.partition
-    if scheme == "auto":
-        scheme = "classes" if dataset.client is None else "natural"
+    scheme = usual(dataset) if d.partition == "auto" else d.partition
     if scheme != "natural":
         dataset = replace(dataset, clients=())  # those who are dealt to are others
+    elif config.clients not in (len(dataset.clients), Config.clients):
+        remark = f"the data name {len(dataset.clients)} clients, which are kept as they are"
+        dataset = replace(dataset, remarks=(*dataset.remarks, remark))
     owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
     return dataset, federate(dataset.y, owned, config.seed)
 
@@ -146,7 +147,9 @@ def check_calibration(
     """Refuses clients with too few calibration rows for the thresholds that a switch needs."""
     if not is_routed(config):
         return
-    share = 100 * min(config.routing.outliers, config.routing.abstain)
+    shares = {"outliers": config.routing.outliers, "abstain": config.routing.abstain}
+    setting = min(shares, key=lambda name: shares[name])
+    share = 100 * shares[setting]
     needed = rows_needed(share / 100)
     for client in clients:
         count = len(federation.calibration[client])
@@ -155,5 +158,5 @@ def check_calibration(
             raise UserError(
                 f"client {name} has {count} calibration rows, a fifth of its rows; a {share:g} % "
                 f"threshold needs at least {needed} (use fewer clients, give this one more rows, "
-                "or raise routing.abstain)"
+                f"or raise routing.{setting})"
             )

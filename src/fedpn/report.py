@@ -31,12 +31,23 @@ def read_runs(paths: Sequence[Path]) -> list[Tree]:
     runs = [store.read_json(path / "metrics.json") for path in paths]
     configs = [tomllib.loads((path / "config.toml").read_text()) for path in paths]
     for path, config in zip(paths[1:], configs[1:], strict=True):
-        for key in configs[0].keys() | config.keys():
+        for key in configs[0] | config:
             if key != "seed" and configs[0].get(key) != config.get(key):
-                raise UserError(f"{path} differs from {paths[0]} in {key}, not in its seed alone")
+                raise UserError(
+                    f"{path} differs from {paths[0]} in {key}, not in its seed alone; "
+                    "`fedpn compare` sets methods side by side"
+                )
     if len({run["seed"] for run in runs}) < len(runs):
         raise UserError("two of these runs have the same seed")
-    return runs
+    return [_without_twins(run) for run in runs]
+
+
+def _without_twins(run: Tree) -> Tree:
+    """Where all clients answer by one model, it is shown once, as the global one."""
+    rows = run["accuracy"]
+    if "global" not in rows or rows.get("personal") != rows["global"]:
+        return run
+    return run | {"accuracy": {"global": rows["global"]}, "headline": "global"}
 
 
 def table(runs: Sequence[Tree]) -> list[list[str]]:

@@ -16,6 +16,7 @@ from fedpn.algorithm import Data, FedAvg, Plan, Task, mapped, train
 from fedpn.config import FaultConfig, TrainConfig
 from fedpn.data.dataset import Array
 from fedpn.data.plan import draw, stack_plans, steps_of
+from fedpn.errors import UserError
 from fedpn.gather import Gatherer, Part
 from fedpn.memories import Memories
 from fedpn.trees import Params, Slots, map_slots, public, stack, unstack
@@ -81,8 +82,10 @@ class Engine:
             played += 1
             empty = 0 if record.loss is not None else empty + 1
             if empty >= self.faults.patience or (empty == played and state.round == until):
-                raise RuntimeError(
-                    f"{empty} rounds in a row had no valid upload: all clients vanished or diverged"
+                raise UserError(
+                    f"{empty} round{'s' * (empty > 1)} in a row had no valid upload: all clients "
+                    f"diverged or vanished; lower the learning rate, {self.algorithm.lr:g}, or "
+                    "faults.dropout"
                 )
 
     def _round(self, state: State) -> tuple[Slots, Round]:

@@ -22,7 +22,7 @@ def test_images_without_clients(save):
     assert check(path) == [
         f"{path}: 200 rows of grey images of 10×8",
         "3 classes, from 66 rows (2) to 67 (0)",
-        "no client is named: the partition 'classes' can deal to at most 2 clients",
+        "no client is named: the partition 'classes' deals them, evenly to at most 2",
     ]
 
 
@@ -32,10 +32,21 @@ def test_features_with_clients(save):
     path = save(x=features, y=np.arange(200) % 2, client=owners)
     assert check(path) == [
         f"{path}: 200 rows of 5 features (encoder: mlp)",
-        "2 classes, from 100 rows (0) to 100 (0)",
+        "2 classes, 100 rows each",
         "2 clients, from 30 rows (north) to 170: the partition 'natural' keeps them",
         "a client with less than 95 rows cannot calibrate a 5 % threshold",
     ]
+
+
+def test_columns_that_are_no_features_are_told(tmp_path):
+    rows = [f"{i},5,{i % 7 / 10},{('Sick', 'sick', 'well')[i % 3]}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["patient,ward,pulse,label", *rows]))
+    lines = check(tmp_path / "t.csv")
+    assert "features: patient, ward, pulse" in lines
+    assert "'ward' has one value only: it tells nothing" in lines
+    assert any(line.startswith("'patient' is another whole number in each row") for line in lines)
+    assert "the classes 'Sick' and 'sick' differ in their case alone" in lines
+    assert not any("'pulse'" in line for line in lines)
 
 
 def test_copies_and_remarks_are_told(save):

@@ -86,6 +86,15 @@ def test_ready_made_parts_are_pooled_and_it_is_said(put):
     assert dataset.remarks == ("the folders test, train were pooled; rows are dealt afresh",)
 
 
+def test_outer_folders_are_clients(put):
+    for name in ("rome/cat/1.png", "oslo/dog/1.png", "oslo/cat/2.png"):
+        path = put(name)
+    dataset = load_folder(path)
+    assert (dataset.classes, dataset.y.tolist()) == (("cat", "dog"), [0, 0, 1])
+    assert dataset.clients == ("oslo", "rome")
+    assert [dataset.clients[i] for i in dataset.client] == ["oslo", "rome", "oslo"]
+
+
 def test_a_class_may_be_called_test(put):
     put("test/1.png")
     assert load_folder(put("train/1.png")).classes == ("test", "train")

@@ -21,10 +21,10 @@ class FedPN(FedAvg):
     is frozen, and head and density start afresh and see the client's own rows alone.
     """
 
-    loss: Literal["repaired", "bayesian"] = "repaired"
-    gamma: NonNegative = 0.01
-    entropy_weight: NonNegative = 0.0
-    train_density: Literal["label", "marginal"] = "label"
+    loss: Literal["repaired", "bayesian"] = "repaired"  # eq. 8, or the original, eq. 6
+    gamma: NonNegative = 0.01  # weight of the log-likelihood
+    entropy_weight: NonNegative = 0.0  # λ, of the Dirichlet's entropy
+    train_density: Literal["label", "marginal"] = "label"  # the flow of the label, or of all
     adapt_epochs: Natural = 10
     adapt_steps: Natural = 1000
     adapt_lr: Positive = 1e-3

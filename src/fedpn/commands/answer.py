@@ -1,6 +1,7 @@
 """fedpn predict and fedpn export: answers, and a client's means of answering."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,13 @@ def _predict(options: argparse.Namespace) -> None:
 
     predictor = load(options.run, options.client)
     bundle = predictor.bundle
-    names, inputs = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
+    names, inputs, remark = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
+    if remark:
+        print(f"{options.inputs}: {remark}", file=sys.stderr)
     answers = predictor(inputs)
     rows = [{"input": name} | a.row() for name, a in zip(names, answers, strict=True)]
     if options.out is None:
+        print("input\tanswer\tconfidence\tsource\toutcome\treason")
         for name, a in zip(names, answers, strict=True):
             said = a.label if a.label is not None else f"no answer (perhaps {a.guess})"
             print(f"{name}\t{said}\t{a.confidence:.3f}\t{a.source}\t{a.outcome}\t{a.reason}")

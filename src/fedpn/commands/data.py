@@ -93,7 +93,22 @@ def _picture(path: Path, dataset: Any, federation: Any) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    from fedpn.config import resolve
     from fedpn.data.check import check
+    from fedpn.data.datasets import names
+    from fedpn.prepare import check_calibration, deal
 
+    if str(options.path) in names() and not options.path.exists():
+        raise UserError(f"{options.path} is a named set; see `fedpn data show {options.path}`")
     for line in check(options.path, options.image_size, options.label, options.client):
         print(line)
+    columns = {"label": options.label, "client": options.client, "image_size": options.image_size}
+    data = {name: value for name, value in columns.items() if value is not None}
+    config = resolve([{"dataset": str(options.path.resolve()), "data": data}])
+    try:
+        dataset, federation = deal(config)
+        check_calibration(config, dataset, federation, range(federation.clients))
+    except UserError as error:
+        print(f"`fedpn run` would refuse them as it is set: {error}")
+    else:
+        print(f"`fedpn run` takes them as it is set, with {federation.clients} clients")

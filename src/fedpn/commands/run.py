@@ -87,4 +87,19 @@ def _config(options: argparse.Namespace) -> "Config":
     if options.router is not None:
         layers.append({"routing": {"router": options.router}})
     layers += [parse_setting(text) for text in options.set]
-    return resolve(layers)
+    config = resolve(layers)
+    _refuse_idle(options.set, config)
+    return config
+
+
+def _refuse_idle(settings: list[str], config: "Config") -> None:
+    """A setting of another algorithm would change nothing, and nobody would notice."""
+    from fedpn.algorithms import ALGORITHMS
+
+    for text in settings:
+        section, dot, rest = text.partition(".")
+        if dot and section in ALGORITHMS and section != config.algorithm:
+            raise UserError(
+                f"--set {text} changes nothing, for the algorithm is {config.algorithm}; "
+                f"say --set method.{rest}"
+            )

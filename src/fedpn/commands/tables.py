@@ -1,4 +1,4 @@
-"""fedpn report, fedpn compare and fedpn algorithms: tables."""
+"""fedpn report, compare, algorithms and settings: what there is to read."""
 
 import argparse
 from pathlib import Path
@@ -12,6 +12,16 @@ def add(commands: Any) -> None:
     _add_report(commands)
     _add_compare(commands)
     command(commands, "algorithms", _algorithms, "list the algorithms")
+    text = "print every setting with its default and what it is for, as a config file"
+    option = command(commands, "settings", _settings, text).add_argument
+    option("--algorithm", default="fedpn", help="whose (default: fedpn)")
+    option("--dataset", default="digits", help="on which data (default: digits)")
+
+
+def _settings(options: argparse.Namespace) -> None:
+    from fedpn.glossary import glossary
+
+    print(glossary(options.algorithm, options.dataset), end="")
 
 
 def _add_report(commands: Any) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedpn.data.dataset import Dataset
 from fedpn.data.own import load_own
-from fedpn.data.partition import ENOUGH
+from fedpn.data.partition import ENOUGH, usual
 
 
 def check(
@@ -21,9 +21,16 @@ def check(
     few, many = int(counts.argmin()), int(counts.argmax())
     return [
         f"{path}: {len(dataset)} rows of {_form(dataset)}",
-        f"{len(counts)} classes, from {counts[few]} rows ({dataset.classes[few]}) "
-        f"to {counts[many]} ({dataset.classes[many]})",
+        f"{len(counts)} classes, "
+        + (
+            f"{counts[few]} rows each"
+            if counts[few] == counts[many]
+            else f"from {counts[few]} rows ({dataset.classes[few]}) to {counts[many]} "
+            f"({dataset.classes[many]})"
+        ),
+        *_columns(dataset),
         *dataset.remarks,
+        *_twins(dataset),
         *_copies(dataset),
         *_advice(dataset),
     ]
@@ -35,6 +42,34 @@ def _form(dataset: Dataset) -> str:
     channels, height, width = dataset.shape
     kind = {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
     return f"{kind} images of {width}×{height}"
+
+
+def _columns(dataset: Dataset) -> list[str]:
+    """The features by name, and those that look like none."""
+    if not dataset.features:
+        return []
+    lines = [f"features: {', '.join(dataset.features)}"]
+    kinds = [len(np.unique(column)) for column in dataset.x.T]
+    whole = (dataset.x == np.round(dataset.x)).all(axis=0)
+    for name, count, numbered in zip(dataset.features, kinds, whole, strict=True):
+        if count == 1:
+            lines.append(f"{name!r} has one value only: it tells nothing")
+        elif numbered and count == len(dataset):
+            lines.append(
+                f"{name!r} is another whole number in each row: if it is an identifier, leave it "
+                "out (data.features names those to keep)"
+            )
+    return lines
+
+
+def _twins(dataset: Dataset) -> list[str]:
+    """Names of classes that differ in their case alone."""
+    first: dict[str, str] = {}
+    return [
+        f"the classes {first[name.casefold()]!r} and {name!r} differ in their case alone"
+        for name in dataset.classes
+        if first.setdefault(name.casefold(), name) != name
+    ]
 
 
 def _copies(dataset: Dataset) -> list[str]:
@@ -56,8 +91,9 @@ def _advice(dataset: Dataset) -> list[str]:
         if sizes[least] < ENOUGH:
             lines.append(f"a client with less than {ENOUGH} rows cannot calibrate a 5 % threshold")
         return lines
-    scheme = "classes" if len(dataset.classes) > 2 else "dirichlet"
     most = len(dataset) // ENOUGH
     if most < 2:
         return [f"too few rows for a federation: 2 clients need {2 * ENOUGH}"]
-    return [f"no client is named: the partition {scheme!r} can deal to at most {most} clients"]
+    return [
+        f"no client is named: the partition {usual(dataset)!r} deals them, evenly to at most {most}"
+    ]

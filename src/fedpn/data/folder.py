@@ -1,7 +1,9 @@
-"""A folder of images: one folder in it for each class."""
+"""A folder of images: one folder in it for each class, or for each client."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,38 +17,59 @@ CLUTTER = {"thumbs.db", "desktop.ini", "__macosx"}  # and names that begin with 
 
 
 def load_folder(path: Path, image_size: int | None = None) -> Dataset:
-    """Reads `class/picture` files, or `train/class/picture` and so on, which are pooled."""
-    files, remarks = _find(path)
-    names = sorted(files)
+    """Reads `class/picture` files, or `client/class/picture`.
+
+    Where the outer folders are called train, test and so on, they are pooled instead.
+    """
+    found = sorted(_find(path), key=lambda file: file.kind)
+    names = sorted({file.kind for file in found})
     if len(names) < 2:
         raise UserError(
             f"{path} holds {len(names)} folders with pictures; it needs one for each class, "
             "at least 2"
         )
-    paths = [file for name in names for file in files[name]]
-    looks = [picture.look(file) for file in paths]
+    paths = [file.path for file in found]
+    looks = [picture.look(path) for path in paths]
     mode, mode_remark = _one_mode(looks)
     size, size_remark = _one_size(looks, image_size)
+    outer = sorted({file.outer for file in found})
+    pooled = all(name.lower() in PARTS for name in outer)
+    remarks = [f"the folders {', '.join(outer)} were pooled; rows are dealt afresh"] * pooled
     remarks += [remark for remark in (mode_remark, size_remark) if remark]
-    y = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
-    x = picture.read(paths, mode, size)
-    return Dataset(path.resolve().name, x, y, tuple(names), remarks=tuple(remarks))
+    dataset = Dataset(
+        path.resolve().name,
+        picture.read(paths, mode, size),
+        np.array([names.index(file.kind) for file in found]),
+        tuple(names),
+        remarks=tuple(remarks),
+    )
+    if pooled or outer == [""]:
+        return dataset
+    owner = np.array([outer.index(file.outer) for file in found])
+    return replace(dataset, client=owner, clients=tuple(outer))
 
 
-def _find(path: Path) -> tuple[dict[str, list[Path]], list[str]]:
+class File(NamedTuple):
+    """A picture: the names of its outer folder, if there is one, and of its class."""
+
+    outer: str
+    kind: str
+    path: Path
+
+
+def _find(path: Path) -> list[File]:
     inside = _entries(path)
-    parts = [entry for entry in inside if entry.name.lower() in PARTS]
-    if not parts or len(parts) < len(inside) or not all(_holds_folders(part) for part in parts):
-        return _find_classes(path), []
-    files: dict[str, list[Path]] = {}
-    for part in parts:
-        for name, found in _find_classes(part).items():
-            files[name] = files.get(name, []) + found
-    pooled = ", ".join(part.name for part in parts)
-    return files, [f"the folders {pooled} were pooled; rows are dealt afresh"]
+    if not inside or not all(_holds_folders(entry) for entry in inside):
+        return [File("", kind, file) for kind, files in _classes(path).items() for file in files]
+    return [
+        File(outer.name, kind, file)
+        for outer in inside
+        for kind, files in _classes(outer).items()
+        for file in files
+    ]
 
 
-def _find_classes(path: Path) -> dict[str, list[Path]]:
+def _classes(path: Path) -> dict[str, list[Path]]:
     files = {}
     for entry in _entries(path):
         if not entry.is_dir():

@@ -95,4 +95,6 @@ def _resized(dataset: Dataset, size: int | None) -> Dataset:
         return dataset
     height, width = dataset.shape[1:]
     remark = f"{len(dataset)} images of {width}×{height} were resized to {size}×{size}"
-    return replace(dataset, x=picture.resize(dataset.x, size), remarks=(*dataset.remarks, remark))
+    return replace(
+        dataset, x=picture.resize(dataset.x, (size, size)), remarks=(*dataset.remarks, remark)
+    )

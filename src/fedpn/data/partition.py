@@ -12,6 +12,13 @@ from fedpn.errors import UserError
 ENOUGH = 95
 
 
+def usual(dataset: Dataset) -> str:
+    """The scheme where none is named: the data's own clients, or hands of two or three classes."""
+    if dataset.client is not None:
+        return "natural"
+    return "classes" if len(dataset.classes) > 2 else "dirichlet"
+
+
 def partition(
     dataset: Dataset,
     scheme: str,
@@ -40,7 +47,7 @@ def partition(
     if scheme == "natural" and dataset.client is None:
         raise UserError(
             f"the partition 'natural' needs to know whose each row is, and {dataset.name!r} does "
-            "not say; add a 'client' column or array, or use 'dirichlet'"
+            "not say; add a 'client' column or array, or --set data.partition=dirichlet"
         )
     options: dict[str, dict[str, Any]] = {
         "classes": {"cards": cards},

@@ -82,17 +82,20 @@ def _read(path: Path, mode: str, size: tuple[int, int]) -> Array:
     return np.asarray(image)
 
 
-def resize(images: Array, size: int) -> Array:
-    """Brings [N, C, H, W] to [N, C, size, size].
+def resize(images: Array, size: tuple[int, int]) -> Array:
+    """Brings [N, C, H, W] to another width and height.
 
-    >>> resize(np.full((2, 3, 8, 6), 7, np.uint8), 16).shape
-    (2, 3, 16, 16)
+    >>> resize(np.full((2, 3, 8, 6), 7, np.uint8), (16, 12)).shape
+    (2, 3, 12, 16)
     """
     from PIL import Image
 
-    resized = np.empty((*images.shape[:2], size, size), np.uint8)
+    width, height = size
+    if images.shape[2:] == (height, width):
+        return images
+    resized = np.empty((*images.shape[:2], height, width), np.uint8)
     for i, image in enumerate(images):
         for c, channel in enumerate(image):
-            picture = Image.fromarray(channel).resize((size, size), Image.Resampling.BILINEAR)
+            picture = Image.fromarray(channel).resize(size, Image.Resampling.BILINEAR)
             resized[i, c] = np.asarray(picture)
     return resized

@@ -127,7 +127,8 @@ def _features(path: Path, table: Table, names: Sequence[str], hint: str) -> Arra
 
 
 def _some(names: Collection[str]) -> str:
-    return ", ".join(itertools.islice(names, 12)) + " …" * (len(names) > 12)
+    listed = list(names)
+    return ", ".join(listed if len(listed) <= 12 else [*listed[:6], "…", *listed[-5:]])
 
 
 def _numbers(name: str, table: Table) -> Array:

@@ -70,7 +70,10 @@ def present(name: str, out: Path, found: dict[str, Any]) -> dict[str, Any]:
 
     experiment = find(name)
     text = figure.typeset(experiment.say(found))
-    about = {"format": 1, "experiment": name, "title": experiment.TITLE, "text": text}
+    full = found["settings"]["rounds"] is None and not found["settings"]["quick"]
+    topic = EXPERIMENTS[name]  # what TITLE says is seen at full size only
+    title = experiment.TITLE if full else f"{topic[0].upper()}{topic[1:]} (not at full size)"
+    about = {"format": 1, "experiment": name, "title": title, "text": text}
     result = about | {key: value for key, value in found.items() if key not in about}
     with figure.style():
         drawn = experiment.draw(result)

@@ -78,7 +78,7 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
 def draw(result: Result) -> Figure:
     """The loss, its slope, and the answer at which the slope turns; dashed: eq. 7."""
     foot = f"K = {result['classes']} classes; solid: exact (eq. 5), dashed: approximation (eq. 7)"
-    figure = page(TITLE, 11.5, 4.2, foot)
+    figure = page(result["title"], 11.5, 4.2, foot)
     left, middle, right = figure.subplots(1, 3)
     _curves(left, result, "exact", "approximation")
     left.set(ylabel="loss: expected cross-entropy (nats)", title="loss", ylim=(0, 5.5))

@@ -143,7 +143,7 @@ def draw(result: Result) -> Figure:
         "Clean and noisy by the class before the noise; AUROC: of high entropy and of low density "
         "for noisy rows; the outermost bars hold what lies beyond; dashed: the paper's limit"
     )
-    figure = page(TITLE, 9.5, 6.6, foot)
+    figure = page(result["title"], 9.5, 6.6, foot)
     grid = figure.subplots(2, 2)
     for (left, right), (part, name) in zip(grid, PARTS.items(), strict=True):
         first = result["per_seed"][0][part]

@@ -185,7 +185,7 @@ def draw(result: Result) -> Figure:
         "CPU seconds of one thread, alternating with the same encoder under a softmax head; bars: "
         f"medians, lines: range; kernels: {sizes['kernels']}"
     )
-    figure = page(TITLE, 10.5, 4.2, foot)
+    figure = page(result["title"], 10.5, 4.2, foot)
     left, right = figure.subplots(1, 2)
     _draw_parameters(left, result["encoders"])
     _draw_shares(right, result["encoders"])

@@ -138,7 +138,7 @@ def draw(result: Result) -> Figure:
         f"score and the set; client-wise means, {plural(result['seeds'], 'seed')}; best AUROC "
         f"first. {notes}"
     )
-    figure = page(TITLE, 11.5, 5.4, foot)
+    figure = page(result["title"], 11.5, 5.4, foot)
     names = ranked(result, "auroc")
     left, middle, right = figure.subplots(1, 3, sharey=True)
     _dots(left, result, names, lambda tree, row: row["auroc"])

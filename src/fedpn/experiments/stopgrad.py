@@ -91,7 +91,7 @@ def draw(result: Result) -> Figure:
         "their class before the noise; AUROC of low density for noisy rows; the outermost bars "
         "hold what lies beyond"
     )
-    figure = page(TITLE, 9.5, 6.6, foot)
+    figure = page(result["title"], 9.5, 6.6, foot)
     grid = figure.subplots(2, 2)
     for row, (dealing, name) in zip(grid, DEALINGS.items(), strict=True):
         for ax, loss in zip(row, LOSSES, strict=True):

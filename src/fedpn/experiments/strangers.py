@@ -90,7 +90,7 @@ def draw(result: Result) -> Figure:
         f"answering model's total uncertainty; {plural(result['seeds'], 'seed')}"
     )
     sets = result["sets"]
-    figure = page(TITLE, 6.4 + 3.2 * len(sets), 4.8, foot)
+    figure = page(result["title"], 6.4 + 3.2 * len(sets), 4.8, foot)
     axes = figure.subplots(1, 1 + len(sets), width_ratios=[1.25] + [1] * len(sets))
     _draw_scores(axes[0], result)
     for ax, about in zip(axes[1:], result["data"], strict=True):

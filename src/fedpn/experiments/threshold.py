@@ -72,7 +72,7 @@ def draw(result: Result) -> Figure:
         "solid: switch, dotted: global model, dashed: local model (on OOD rows it is never right); "
         f"shaded: the corridor; client-wise means, {plural(result['seeds'], 'seed')}. {notes}"
     )
-    figure = page(TITLE, max(3.7 * len(data), 7), 6.6, foot)
+    figure = page(result["title"], max(3.7 * len(data), 7), 6.6, foot)
     grid = figure.subplots(len(SCORES), len(data), squeeze=False, sharex=True, sharey="col")
     for row, (score, label) in zip(grid, SCORES.items(), strict=True):
         for ax, about in zip(row, data, strict=True):

@@ -167,7 +167,7 @@ def draw(result: Result) -> Figure:
         f"{result['steps']} steps of {BATCH}; median and range over {result['networks']} networks; "
         "maps: the median one"
     )
-    figure = page(TITLE, 11.5, 7.2, foot)
+    figure = page(result["title"], 11.5, 7.2, foot)
     above, below = (figure.add_subfigure(figure.add_gridspec(2, 1)[i]) for i in (0, 1))
     data, *maps = above.subplots(1, 3)
     _draw_sample(data, result)
