@@ -149,9 +149,14 @@ def draw(result: Result) -> Figure:
     _dots(middle, result, names, _gain)
     middle.set(xlabel="Mix accuracy, switch − global (points)", title="gain over global")
     middle.axvline(0, color=INK, lw=1, ls="--")
+    middle.set_xscale("symlog", linthresh=0.5)
     _dots(right, result, names, lambda tree, row: row["gap_closed"])
     right.set(xlabel="gap closed on Mix (1: as the oracle)", title="gap closed")
     right.axvline(0, color=INK, lw=1, ls="--")
+    right.set_xscale("symlog", linthresh=0.1)
+    for ax, ticks in ((middle, (-10, -1, 0, 1)), (right, (-1, -0.1, 0, 0.1, 1))):
+        ax.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+        ax.margins(x=0.1)
     legend_below(middle, len(result["sets"]))
     return figure
 
