@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[flower]'")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 import fedpn
 from fedpn import pipeline, report, simulate
@@ -66,7 +66,7 @@ def terms(config, out, **changes):
 
 
 def conduct(grid, config, out, **changes):
-    """Plays a run through Flower's own ServerApp; returns the events."""
+    """Plays a run through Flower's own ServerApp."""
     context = Context(7, SERVER, {}, RecordDict(), terms(config, out, **changes))
     app(grid, context)
 
@@ -80,9 +80,14 @@ def events(capsys):
     return [json.loads(line.split("fedpn-event: ")[1]) for line in lines if "fedpn-event" in line]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_simulator_and_flower_are_the_same_federation(name, tmp_path):
-    config = settings(name, {"model": {"norm": "batch"}} if name == "fedbn" else {})
+NORM, ADAM = {"model": {"norm": "batch"}}, {"method": {"optimizer": "adam", "lr": 0.001}}
+CASES = {name: (name, NORM if name == "fedbn" else {}) for name in ALGORITHMS}
+CASES |= {"fedavg-adam": ("fedavg", ADAM)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_simulator_and_flower_are_the_same_federation(case, tmp_path):
+    config = settings(*CASES[case])
     grid = LocalGrid(nodes(tmp_path))
     conduct(grid, config, tmp_path / "flower")
     pipeline.run(config, tmp_path / "simulated")
@@ -312,6 +317,139 @@ def test_garbage_is_refused_and_named(kind, tmp_path, capsys):
     assert any(w.startswith(("2 ", "a node")) for e in events(capsys) if (w := e.get("warning")))
 
 
+def _told(content, **changes):
+    report = dict(content.config_records["report"]) | changes
+    return RecordDict({"report": ConfigRecord(report)} | dict(content.array_records))
+
+
+def _facts(content, **changes):
+    facts = json.loads(dict(content.config_records["report"])["facts"]) | changes
+    return _told(content, facts=json.dumps(facts))
+
+
+INTRODUCTIONS = {
+    "partition": lambda c: _facts(c, partition="abc"),
+    "moments": lambda c: _facts(c, moments=[[1.0] * 4] * 3),
+    "not finite": lambda c: _facts(c, moments=[[float("nan")]] * 3),
+    "rows": lambda c: _facts(c, rows=-500),
+    "classes": lambda c: _facts(c, classes=[]),
+    "twin": lambda c: _facts(_told(c, name="1"), partition=9),
+    "taken": lambda c: _facts(c, partition=1),
+    "name": lambda c: _told(c, name=3.5),
+}
+
+
+@pytest.mark.parametrize("kind", INTRODUCTIONS)
+def test_who_introduces_himself_wrongly_is_left_out(kind, tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda k, n, c: INTRODUCTIONS[kind](c) if (k, n) == ("query.introduce", 102) else c
+    config = settings("fedavg", {"rounds": 1})
+    conduct(grid, config, tmp_path / "run", nodes=3)
+    assert len(metrics(tmp_path / "run")["per_client"]) == 3
+    assert any("warning" in e for e in events(capsys))
+
+
+FIGURES = {
+    "no json": lambda c: _told(c, facts="not json"),
+    "nothing": lambda c: _told(c, facts="{}"),
+    "a list": lambda c: _told(c, facts="[1]"),
+    "not finite": lambda c: _facts(c, calibration={"ece": float("nan")}),
+    "words": lambda c: _facts(c, calibration={"ece": "good"}),
+}
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_figures_that_are_none_cost_one_node_not_the_run(kind, tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda k, n, c: FIGURES[kind](c) if (k, n) == ("train.personalise", 102) else c
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    assert len(metrics(tmp_path / "run")["per_client"]) == 3
+    told = [e["warning"] for e in events(capsys) if "warning" in e]
+    assert any(text.startswith("2 has no model of its own: its figures") for text in told)
+
+
+def test_nobody_answers_in_the_name_of_another(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda k, n, c: _told(c, name="0") if (k, n) == ("train", 102) else c
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    line = json.loads((tmp_path / "run/history.jsonl").read_text())
+    assert line["dropped"] == [2]
+    assert any("2 answered in the name of 0" in e.get("warning", "") for e in events(capsys))
+
+
+def test_nodes_are_numbered_by_partition_not_by_arrival(tmp_path, monkeypatch):
+    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
+    late = LocalGrid(nodes(tmp_path))
+    first, looks = late.nodes.pop(100), []
+
+    def spoil(kind, number, content):
+        looks.append(kind)
+        late.nodes.setdefault(100, first)
+        return content
+
+    late.spoil = spoil
+    config = settings("fedavg", {"rounds": 2, "train": {"join": 0.5}})
+    conduct(late, config, tmp_path / "late", timeout=5.0)
+    pipeline.run(config, tmp_path / "simulated")
+    rows = [[c["rows"] for c in metrics(tmp_path / d)["per_client"]] for d in ("late", "simulated")]
+    assert rows[0] == rows[1]
+    told = [(tmp_path / d / "history.jsonl").read_text() for d in ("late", "simulated")]
+    losses = [[json.loads(line)["loss"] for line in text.splitlines()] for text in told]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5), "the same two join in each round"
+
+
+def test_a_run_may_go_on_with_fewer_nodes(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    del grid.nodes[103]
+    longer = settings("fedavg", {"rounds": 2})
+    with pytest.raises(RuntimeError, match=r"3 of 4 nodes came .*missing: 3"):
+        conduct(grid, longer, tmp_path / "run", resume=True)
+    conduct(grid, longer, tmp_path / "run", resume=True, nodes=3)
+    assert any("goes on without 3" in e.get("warning", "") for e in events(capsys))
+    assert open_book(tmp_path / "run").round == 2
+
+
+def test_what_is_wrong_with_private_files_stays_in_the_nodes_log(tmp_path, capfd):
+    grid = own_data(tmp_path)
+    path = tmp_path / "hospital1.csv"
+    path.write_text("a,b,c,patient,label\n1,2,3,Jane Doe,cat\n")
+    with pytest.raises(RuntimeError, match="2 of 3 nodes"):
+        conduct(LocalGrid(grid), settings("fedpn", TABLE), tmp_path / "run", nodes=3)
+    said = capfd.readouterr()
+    assert "Jane Doe" in said.err
+    assert "Jane Doe" not in said.out and "hospital1.csv" not in said.out
+    assert "its log tells why" in said.out
+
+
+def test_a_failure_of_ours_on_a_node_is_not_spelled_out(tmp_path, capfd, monkeypatch):
+    def broken(desk, server):
+        raise ValueError("row 7 holds Jane Doe")
+
+    monkeypatch.setattr("fedpn.flower.client.play", broken)
+    with pytest.raises(RuntimeError, match="no valid upload"):
+        conduct(LocalGrid(nodes(tmp_path)), settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    said = capfd.readouterr()
+    assert "ValueError; its log tells more" in said.out and "Jane Doe" not in said.out
+    assert "Jane Doe" in said.err
+
+
+def test_a_mute_node_is_not_asked_for_ever(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    asked = []
+
+    def mute(kind, number, content):
+        if kind == "query.introduce" and number == 103:
+            asked.append(number)
+            return None
+        return content
+
+    grid.spoil = mute
+    conduct(grid, settings("fedavg", {"rounds": 5}), tmp_path / "run", nodes=3)
+    assert len(asked) == roster_module.ASKED
+    assert any("asked 3 times" in e.get("warning", "") for e in events(capsys))
+
+
 def test_when_all_fail_the_run_fails(tmp_path, capsys):
     grid = LocalGrid(nodes(tmp_path))
     grid.spoil = lambda kind, number, content: None if kind == "train" else content
@@ -342,8 +480,8 @@ def test_a_server_that_was_killed_goes_on_where_it_was(name, tmp_path):
     assert open_book(tmp_path / "cut").round == 1
     grid = LocalGrid({n + 50: node for n, node in nodes(tmp_path / "b").items()})
     conduct(grid, config, tmp_path / "cut", resume=True)
-    for file in ("metrics.json",):
-        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    ours, theirs = ((tmp_path / d / "metrics.json").read_bytes() for d in ("cut", "whole"))
+    assert ours == theirs
     whole, cut = open_book(tmp_path / "whole"), open_book(tmp_path / "cut")
     torch.testing.assert_close(cut.server, whole.server, rtol=0, atol=0)
     with pytest.raises(fedpn.UserError, match="only rounds may grow"):
@@ -418,8 +556,8 @@ def test_noise_on_flower_cannot_be_drawn_again(tmp_path):
         ({"partition-id": 0, "num-partitions": 4}, "state-dir"),
         ({"partition-id": 4, "num-partitions": 4, "state-dir": "s"}, "from 0 to 3"),
         ({"state-dir": "s"}, "data=PATH"),
-        ({"data": "/nowhere/x.csv", "name": "n", "state-dir": "s"}, "there is no file"),
-        ({"data": "x.csv", "state-dir": "s"}, "needs a name"),
+        ({"data": "/nowhere/x.csv", "name": "n", "state-dir": "s"}, "its log tells why"),
+        ({"data": "x.csv", "state-dir": "s"}, "its log tells why"),
     ],
 )
 def test_a_node_with_wrong_settings_is_told(node, told, tmp_path, capsys, monkeypatch):
@@ -443,16 +581,23 @@ def test_wrong_terms_are_the_users_mistake(tmp_path):
         serve(LocalGrid({}), read_terms(asked), lambda event: None)
 
 
-@pytest.mark.parametrize("name", ["fedpn", "scaffold", "fedavg"])
-def test_masked_uploads_give_the_same_sum(name, tmp_path):
-    config = settings(name, {"rounds": 2})
+MASKED = {name: (name, {}) for name in ("fedpn", "scaffold", "fedavg", "fedbabu")}
+KEEPING = {"method": ADAM["method"] | {"optimizer_state": "keep"}}
+MASKED |= {"fedavg-norm": ("fedavg", NORM), "fedavg-adam": ("fedavg", KEEPING)}
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_masked_uploads_give_the_same_sum(case, tmp_path):
+    name, changes = MASKED[case]
+    rounds = 1 if "-" in case else 2  # a second round of these makes much of a little
+    config = settings(name, {"rounds": rounds} | changes)
     conduct(LocalGrid(nodes(tmp_path / "a")), config, tmp_path / "plain")
     grid = LocalGrid(nodes(tmp_path / "b"))
     conduct(grid, config, tmp_path / "masked", secure=True)
     plain, masked = open_book(tmp_path / "plain"), open_book(tmp_path / "masked")
     torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
     assert masked.bases == plain.bases
-    assert [k for k, _, _ in grid.heard].count("train") == 2 * 4 * NODES  # four messages a round
+    assert [k for k, _, _ in grid.heard].count("train") == rounds * 4 * NODES  # four a round
 
 
 def test_the_server_sees_only_masked_vectors(tmp_path):
@@ -501,10 +646,49 @@ def test_a_node_that_vanishes_under_its_mask_is_made_up_for(tmp_path):
     torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
 
 
-def test_secure_sums_and_robust_means_exclude_each_other(tmp_path):
-    asked = terms(settings("fedavg", {"aggregation": {"rule": "median"}}), tmp_path / "run")
+@pytest.mark.parametrize(
+    "changes", [{"aggregation": {"rule": "median"}}, {"faults": {"max_norm": 1.0}}]
+)
+def test_what_must_see_single_uploads_cannot_be_secure(changes, tmp_path):
+    asked = terms(settings("fedavg", changes), tmp_path / "run")
     with pytest.raises(fedpn.UserError, match="must see single uploads"):
         read_terms(asked | {"secure": True})
+    read_terms(asked)
+
+
+def test_moments_too_small_for_masks_are_refused(tmp_path):
+    asked = terms(settings("fedavg", ADAM), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="Adam's moments"):
+        read_terms(asked | {"secure": True})
+
+
+def test_one_node_alone_has_no_mask(tmp_path):
+    asked = terms(settings("fedavg"), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="would hide nothing"):
+        read_terms(asked | {"secure": True, "nodes": 1})
+
+
+@pytest.mark.parametrize(("threshold", "shares"), [(1, 4), (2, 4), (1, 1)])
+def test_a_wary_node_refuses_masks_that_few_could_take_off(threshold, shares, tmp_path):
+    """A server chooses these numbers, and one that lies would choose small ones."""
+    from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
+
+    grid = LocalGrid({n: node | {"secure": True} for n, node in nodes(tmp_path).items()})
+    terms = {Key.SAMPLE_NUMBER: 4, Key.SHARE_NUMBER: shares, Key.THRESHOLD: threshold}
+    ranges = {Key.CLIPPING_RANGE: 8.0, Key.TARGET_RANGE: 2**20, Key.MOD_RANGE: 2**32}
+    asked = terms | ranges | {Key.STAGE: Stage.SETUP, Key.MAX_WEIGHT: 100.0}
+    content = RecordDict({"secaggplus_configs": ConfigRecord(asked)})
+    message = Message(content, dst_node_id=101, message_type="train")
+    with pytest.raises(fedpn.UserError, match="protect nobody"):
+        grid.send_and_receive([message])
+
+
+def test_a_move_beyond_what_masks_carry_is_not_clipped_in_silence():
+    from fedpn.flower.secure import maskable
+
+    for value in (9.0, float("nan")):
+        with pytest.raises(fedpn.UserError, match="moved further than 8"):
+            maskable({"w": torch.tensor([value])}, rows=10, loss=0.0)
 
 
 def test_a_wary_node_uploads_under_a_mask_only(tmp_path, capsys):

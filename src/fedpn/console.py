@@ -74,7 +74,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Prints a line above the display."""
-        self.progress.console.print(text, highlight=False, soft_wrap=True)
+        self.progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def __call__(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         now = time.monotonic()

@@ -59,8 +59,8 @@ def adam(
     """Adam (Kingma & Ba, 2015), as `torch.optim.Adam`; the step count is kept per parameter."""
 
     def init(params: Params) -> Params:
-        zeros = zip_with(torch.zeros_like, params)
-        return _pack(m=zeros, v=zeros, t=zip_with(lambda p: p.new_zeros(()), params))
+        m, v = (zip_with(torch.zeros_like, params) for _ in "mv")
+        return _pack(m=m, v=v, t=zip_with(lambda p: p.new_zeros(()), params))
 
     def update(params: Params, grads: Params, state: Params) -> tuple[Params, Params]:
         if weight_decay:

@@ -60,7 +60,7 @@ def _add_certs(family: Any) -> None:
     text = "make the certificates and keys of a federation, a directory for each machine"
     option = command(family, "certs", told(_certs), text).add_argument
     option("place", type=Path, metavar="DIR")
-    option("--nodes", type=int, required=True, metavar="N", help="how many nodes")
+    option("--nodes", type=int, metavar="N", help="how many nodes (of --extend: as many as before)")
     option(
         "--host",
         action="append",
@@ -79,13 +79,16 @@ def _add_certs(family: Any) -> None:
 def _certs(options: argparse.Namespace) -> None:
     from fedpn.flower import certs
 
+    place, nodes = options.place, options.nodes
+    if nodes is None and not options.extend:
+        raise UserError("--nodes is missing: how many nodes will there be?")
+    nodes = certs.there_are(place) if nodes is None else nodes
     make = certs.extend if options.extend else certs.make
-    make(options.place, options.nodes, options.host, options.days)
-    place, last = options.place, options.nodes - 1
+    make(place, nodes, options.host, options.days)
     print(
         f"{place}/ca.key      keep it off line: it signs the next server's certificate\n"
         f"{place}/superlink   goes to the SuperLink: fedpn flower superlink --certs superlink\n"
-        f"{place}/node-0      goes to the first node, and so on to node-{last}:\n"
+        f"{place}/node-0      goes to the first node, and so on to node-{nodes - 1}:\n"
         "    fedpn flower supernode --superlink HOST:PORT --certs node-0 --state DIR …"
     )
 

@@ -84,7 +84,8 @@ def _run(options: argparse.Namespace) -> int:
             say(f"{', '.join(modules)} travels with the run to all nodes")
         status = _follow(place, app, order, options.logs)
     if status == 0:
-        _table(Path(order.out))
+        if connection.here:
+            _table(Path(order.out))
         print(f"report: {order.out}/report.html")
     else:
         say("go on with the same command and --resume")
@@ -142,7 +143,7 @@ def _hear(display: "Display") -> Callable[[dict[str, Any]], None]:
 
 
 def _table(out: Path) -> None:
-    """Prints the table of a run, where its directory is on this machine."""
+    """Prints the table of a run on this machine."""
     from fedpn import report
 
     if (out / "metrics.json").exists():
@@ -154,6 +155,7 @@ def _add_demo(family: Any) -> None:
     option = command(family, "demo", told(_demo), text).add_argument
     option("--nodes", type=int, default=3, help="(default: 3)")
     option("--rounds", type=int, default=3, help="(default: 3)")
+    option("--secure", action="store_true", help="mask uploads: the server sees only their sum")
     option("--keep", type=Path, metavar="DIR", help="keep certificates, logs, nodes and the run")
     option("--logs", action="store_true", help="show all that the server says")
 
@@ -170,7 +172,8 @@ def _demo(options: argparse.Namespace) -> int:
         place = fresh(options.keep or Path(scratch)).absolute()
         (place / "app").mkdir()
         write_app(place / "app")
-        order = Order(config, str(place / "run"), False, options.nodes, 120.0, 120.0)
+        out, secure = str(place / "run"), options.secure
+        order = Order(config, out, False, options.nodes, 120.0, 120.0, secure)
         say(f"certificates, a SuperLink and {options.nodes} nodes in {place}")
         with federation(place, options.nodes) as home:
             status = _follow(home, place / "app", order, options.logs)

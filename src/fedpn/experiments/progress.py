@@ -43,7 +43,8 @@ class Overall:
         self.share[job.name] = done * job.weight
         if words:
             self.ended += 1
-            self.progress.console.print(f"{job.name}: {words}", highlight=False, soft_wrap=True)
+            line = f"{job.name}: {words}"
+            self.progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
         over = sum(self.share.values())
         left = time_left(time.monotonic() - self.began, over / max(self.total, 1e-9))
         count = f"{self.ended} of {self.count} done"

@@ -20,6 +20,7 @@ class Book:
     server: Slots
     round: int = 0  # rounds done
     bases: dict[str, int] = field(default_factory=dict)  # each node's last round that counted
+    names: list[str] = field(default_factory=list)  # of the nodes, by their numbers
 
     def save(self, out: Path) -> None:
         store.write_tensors(
@@ -29,6 +30,7 @@ class Book:
             model=self.model,
             round=str(self.round),
             bases=json.dumps(self.bases),
+            nodes=json.dumps(self.names),
             names=json.dumps(list(flatten(self.server))),
             roles=json.dumps(list(self.server)),
         )
@@ -49,4 +51,5 @@ def open_book(out: Path) -> Book | None:
         unflatten(ordered, json.loads(about["roles"])),
         int(about["round"]),
         json.loads(about["bases"]),
+        json.loads(about["nodes"]),
     )

@@ -59,10 +59,16 @@ def make(place: Path, nodes: int, hosts: Iterable[str] = (), days: int = DAYS) -
 
 
 def extend(place: Path, nodes: int, hosts: Iterable[str] = (), days: int = DAYS) -> None:
-    """Issues a new server certificate and the keys of new nodes; the rest stays as it is."""
+    """Issues a new server certificate and the keys of new nodes; the rest stays as it is.
+
+    The new certificate names all hosts that the old one named.
+    """
     names = _checked(nodes, hosts, days)
     if not (place / "ca.key").is_file():
         raise UserError(f"--extend: {place} holds no certificate authority (it has no ca.key)")
+    old = place / "superlink" / "server.crt"
+    if old.is_file():
+        names += [name for name in _names(old)[1] if name not in names]
     try:
         _fill(place, nodes, names, days)
     except OSError as error:
@@ -71,11 +77,7 @@ def extend(place: Path, nodes: int, hosts: Iterable[str] = (), days: int = DAYS)
 
 def check_server(certificate: Path, host: str) -> None:
     """Refuses a certificate that nobody would believe at this host."""
-    try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (OSError, ValueError, x509.ExtensionNotFound) as error:
-        raise UserError(f"{certificate} is not a server's certificate: {error}") from None
+    found, names = _names(certificate)
     until = found.not_valid_after_utc
     way = "renew it with fedpn flower certs DIR --extend"
     if until < _now():
@@ -83,6 +85,21 @@ def check_server(certificate: Path, host: str) -> None:
     if host not in EVERYWHERE and general_name(host) not in names:
         known = ", ".join(str(name.value) for name in names)
         raise UserError(f"{certificate} names {known}, but not {host}; {way} --host {host}")
+
+
+def _names(certificate: Path) -> tuple[x509.Certificate, list[x509.GeneralName]]:
+    """A server's certificate, and the hosts that it names."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound) as error:
+        raise UserError(f"{certificate} is not a server's certificate: {error}") from None
+    return found, list(names)
+
+
+def there_are(place: Path) -> int:
+    """How many nodes a federation's directory has keys for."""
+    return sum(1 for node in place.glob("node-*") if node.is_dir())
 
 
 def _checked(nodes: int, hosts: Iterable[str], days: int) -> list[x509.GeneralName]:

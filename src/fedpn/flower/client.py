@@ -1,6 +1,8 @@
 """What a node does: introduces itself, plays its part of a round, makes its own model."""
 
 import json
+import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -63,13 +65,27 @@ def answer(content: RecordDict, node: Node, act: Act) -> RecordDict:
         config = read_config(order.config)
         if "state-dir" not in node:
             raise UserError("a node needs state-dir=PATH, where it keeps what is its own")
-        share = open_share(node, config)
+        share = _open(node, config)
         roles = tuple(filter(None, order.roles.split(",")))
         slots = unpack(content, roles) if roles else {}
         masked = MASKS in content.config_records
         return act(Desk(order, config, share, node, masked), slots)
     except UserError as error:
         return pack_report(Report(name, error=str(error)))
+    except Exception as error:
+        traceback.print_exc()
+        return pack_report(Report(name, error=f"{type(error).__name__}; its log tells more"))
+
+
+def _open(node: Node, config: Config) -> Share:
+    """Opens the node's share; what is wrong with files of its own is for its own log."""
+    try:
+        return open_share(node, config)
+    except UserError as error:
+        if "data" not in node:
+            raise
+        print(f"fedpn: {error}", file=sys.stderr, flush=True)
+        raise UserError("its data cannot be read as the settings ask; its log tells why") from None
 
 
 def introduce(desk: Desk, server: Slots) -> RecordDict:

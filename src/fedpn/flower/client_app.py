@@ -1,7 +1,6 @@
 """Flower's ClientApp: a new process for every message, so all is imported when it is needed."""
 
 from collections.abc import Callable
-from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -37,9 +36,5 @@ def personalise(message: Message, context: Context) -> Message:
 def _answer(message: Message, context: Context, act: str) -> Message:
     from fedpn.flower import client
 
-    acts: dict[str, Callable[..., Any]] = {
-        "introduce": client.introduce,
-        "play": client.play,
-        "personalise": client.personalise,
-    }
-    return Message(client.answer(message.content, context.node_config, acts[act]), reply_to=message)
+    told = client.answer(message.content, context.node_config, getattr(client, act))
+    return Message(told, reply_to=message)

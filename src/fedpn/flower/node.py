@@ -41,6 +41,7 @@ def serve(
         _wait_for(connection, attendant, say)
         until = time.monotonic() + patience
         while not attendant.asked:
+            began = time.monotonic()
             with Child("SuperNode", command, environment(state / "flower")) as child:
                 shown = attendant.show(child)
                 attendant.stay(child)
@@ -50,6 +51,8 @@ def serve(
             words = "".join(attendant.words)
             if SHUT not in words:
                 raise Failure(f"the SuperNode ended with status {child.process.returncode}")
+            if time.monotonic() - began > patience:  # it was let in, and is shut out anew
+                until = time.monotonic() + patience
             if time.monotonic() + PAUSE > until:
                 raise UserError(
                     f"the SuperLink at {connection.address} does not let this node in: register "
@@ -80,7 +83,8 @@ def _wait_for(connection: Connection, attendant: Attendant, say: Say) -> None:
 def _kept(state: Path) -> Iterator[None]:
     """Keeps a node's directory to one node, and to its owner's eyes."""
     try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state.mkdir(parents=True, exist_ok=True)
+        state.chmod(0o700)
         with (state / "node.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield

@@ -19,6 +19,7 @@ from uuid import uuid4
 MARK = "FEDPN_FAMILY"
 GRACE = 10.0  # seconds to end in peace
 _PROC = Path("/proc")
+_LIBC: Any = ctypes.CDLL(None) if sys.platform == "linux" else None  # not after a fork
 
 
 class Failure(RuntimeError):  # noqa: N818
@@ -42,6 +43,8 @@ class Child:
     ) -> None:
         self.name, self.log = name, log
         self.mark = mark or new_mark()
+        if log is not None:
+            log.touch(mode=0o600)
         words: IO[bytes] | int = subprocess.PIPE if log is None else log.open("ab")
         try:
             self.process = subprocess.Popen(
@@ -51,6 +54,7 @@ class Child:
                 stdout=words,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                umask=0o077,  # uploads in flight and models are its owner's alone
                 preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
         finally:
@@ -151,8 +155,7 @@ def _signal(family: list[int], number: int) -> None:
 
 def _die_with_parent() -> None:
     """Asks Linux to end this process when its parent is gone, even by kill -9."""
-    libc: Any = ctypes.CDLL(None)
-    libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def free_port(host: str = "127.0.0.1") -> int:

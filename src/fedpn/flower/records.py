@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
@@ -59,7 +59,13 @@ def read_order(content: RecordDict) -> Order:
 
 
 def read_report(content: RecordDict) -> Report:
-    return Report(**_values(content, "report"))
+    """Reads what a node says; a value of another kind is a TypeError."""
+    report = Report(**_values(content, "report"))
+    for field in fields(Report):
+        value = getattr(report, field.name)
+        if type(value) is not field.type:
+            raise TypeError(f"{field.name} is {value!r}")
+    return report
 
 
 def _values(content: RecordDict, name: str) -> dict[str, Any]:

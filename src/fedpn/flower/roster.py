@@ -6,7 +6,7 @@ names alone count, and a node is asked for its name when its number is new.
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedpn.flower.records import INTRODUCE, Order, Report, pack_order, read_repo
 
 PAUSE = 1.0  # seconds between looks for nodes
 INTRODUCTION = 120.0  # seconds for a node to tell its name: others wait meanwhile
+ASKED = 3  # times
 
 Warn = Callable[[str], None]
 
@@ -56,6 +57,7 @@ class Roster:
     members: dict[str, Member] = field(default_factory=dict)  # in the order of their clients
     present: dict[str, int] = field(default_factory=dict)
     strangers: set[int] = field(default_factory=set)  # numbers that did not introduce themselves
+    silent: dict[int, int] = field(default_factory=dict)  # how often they were asked in vain
 
     def look(self) -> None:
         """Learns who is there; those who are new are asked for their names."""
@@ -67,9 +69,14 @@ class Roster:
             return
         asked = {number: pack_order(self.order) for number in sorted(new)}
         told = self._send(INTRODUCE, asked, min(self.patience, INTRODUCTION))
-        for number, reply in sorted(told.items(), key=lambda item: _place(item[1])):
+        for number, reply in sorted(told.items()):
             self._admit(number, reply)
-        # Who said nothing is asked again at the next look; who said something wrong is not.
+        # Who says nothing is asked again at the next looks; who says something wrong is not.
+        for number in new - told.keys():
+            self.silent[number] = self.silent.get(number, 0) + 1
+            if self.silent[number] >= ASKED:
+                self.strangers.add(number)
+                self.warn(f"a node has not told its name, asked {ASKED} times: it is left out")
 
     def wait(self, count: int, names: Iterable[str], seconds: float) -> list[str]:
         """Waits for so many nodes, and for those of these names; returns the names still missing.
@@ -89,8 +96,25 @@ class Roster:
     def ask(self, kind: str, contents: dict[str, RecordDict]) -> dict[str, Reply]:
         """Sends to those who are there; returns what each who answered says."""
         numbers = {self.present[name]: c for name, c in contents.items() if name in self.present}
-        replies = self._send(kind, numbers, self.patience)
-        return {reply.report.name: reply for reply in replies.values()}
+        names = {number: name for name, number in self.present.items()}
+        replies = {}
+        for number, reply in self._send(kind, numbers, self.patience).items():
+            if reply.report.name == names[number]:
+                replies[names[number]] = reply
+            else:
+                self.warn(f"{names[number]} answered in the name of {reply.report.name}")
+        return replies
+
+    def put_in_order(self, names: Sequence[str]) -> None:
+        """Numbers the nodes: those of these names first, then by partition, then by name."""
+        known = {name: place for place, name in enumerate(names)}
+        self.members = {
+            name: self.members[name]
+            for name in sorted(
+                self.members,
+                key=lambda name: (known.get(name, len(known)), *_place(self.members[name])),
+            )
+        }
 
     def _send(self, kind: str, contents: dict[int, RecordDict], seconds: float) -> dict[int, Reply]:
         messages = [
@@ -156,13 +180,9 @@ class Roster:
         return ""
 
 
-def _place(reply: Reply) -> tuple[int, str]:
+def _place(member: Member) -> tuple[int, str]:
     """Orders nodes by partition, and those with data of their own by name."""
-    try:
-        partition = json.loads(reply.report.facts)["partition"]
-    except (ValueError, KeyError, TypeError):
-        partition = None
-    return (-1 if partition is None else int(partition)), reply.report.name
+    return (-1 if member.partition is None else member.partition), member.name
 
 
 def _member(report: Report) -> Member:
@@ -170,7 +190,7 @@ def _member(report: Report) -> Member:
     moments = Moments(*(np.asarray(column, np.float64) for column in facts["moments"]))
     if not all(np.isfinite(column).all() for column in moments) or (moments.counts <= 0).any():
         raise ValueError("its sums are not finite")
-    return Member(
+    member = Member(
         report.name,
         int(facts["rows"]),
         tuple(map(int, facts["shape"])),
@@ -180,3 +200,8 @@ def _member(report: Report) -> Member:
         None if facts["partition"] is None else int(facts["partition"]),
         str(facts["note"]),
     )
+    if member.rows < 1 or len(member.classes) < 2 or not member.shape:
+        raise ValueError("it has no rows, no classes or no shape")
+    if any(column.shape != member.shape[:1] for column in moments):
+        raise ValueError("its sums are not those of its shape")
+    return member

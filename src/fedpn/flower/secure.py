@@ -16,18 +16,25 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitIns, FitRes, Parameters, Status, ndarrays_to_parameters
 from flwr.common import parameters_to_ndarrays as to_arrays
+from flwr.common.secure_aggregation.secaggplus_constants import (
+    RECORD_KEY_CONFIGS,
+    Key,
+    Stage,
+)
 from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 from flwr.server import ClientManager, LegacyContext
 from flwr.server.strategy import Strategy
 from flwr.server.workflow import SecAggPlusWorkflow
-from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
+from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
+from flwr.server.workflow.constant import Key as FlowKey
 from flwr.serverapp import Grid
 
 from fedpn.errors import UserError
+from fedpn.flower.records import read_report
 from fedpn.trees import Params
 
-CLIP = 8.0  # a single number moves no further than this in a round
-SHARES, THRESHOLD = 1.0, 0.5  # who holds shares of a key, and how many of them restore it
+REACH = 8.0  # a single number moves no further than this in a round
+SHARES, THRESHOLD = 1.0, 2 / 3  # who holds shares of a key, and how many of them restore it
 MODULUS = 2**32
 
 Call = Callable[[Message, Context], Message]
@@ -35,14 +42,37 @@ Call = Callable[[Message, Context], Message]
 
 def masked(message: Message, context: Context, call: Call) -> Message:
     """A node's side: plays its part of the protocol, and masks what the app answers."""
-    return secaggplus_mod(message, context, call)
+    asked = message.content.config_records[RECORD_KEY_CONFIGS]
+    if context.node_config.get("secure") and asked[Key.STAGE] == Stage.SETUP:
+        _refuse_thin(int(str(asked[Key.THRESHOLD])), int(str(asked[Key.SHARE_NUMBER])))
+
+    def learned(message: Message, context: Context) -> Message:
+        answer = call(message, context)
+        if "report" in answer.content.config_records:  # a failure, which no mask is for
+            raise UserError(read_report(answer.content).error)
+        return answer
+
+    return secaggplus_mod(message, context, learned)
+
+
+def _refuse_thin(threshold: int, shares: int) -> None:
+    """A mask that fewer than two nodes, or each of two halves of them, can take off is none.
+
+    >>> _refuse_thin(2, 3)
+    """
+    if threshold < 2 or 2 * threshold <= shares:
+        raise UserError(f"masks that {threshold} of {shares} nodes can take off protect nobody")
 
 
 def maskable(moved: Params, rows: int, loss: float) -> RecordDict:
-    """A node's answer in the form that the protocol masks: all but the loss."""
-    arrays = [t.double().numpy() for t in moved.values()]
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise UserError("what this node learned is not finite")
+    """A node's answer in the form that the protocol masks: all but the loss.
+
+    By name, for the order in which a node computes them is its own; and none without an axis, which
+    Flower's masks would pass over.
+    """
+    arrays = [np.atleast_1d(t.double().cpu().numpy()) for _, t in sorted(moved.items())]
+    if not all(np.abs(array).max(initial=0) <= REACH for array in arrays):
+        raise UserError(f"what this node learned is not finite, or moved further than {REACH:g}")
     result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), rows, {"loss": loss})
     return fitres_to_recorddict(result, True)
 
@@ -70,16 +100,16 @@ class Sum:
         context = LegacyContext(
             Context(0, 0, {}, RecordDict(), {}),
             strategy=cast(Strategy, strategy),
-            client_manager=cast(ClientManager, _Manager()),
+            client_manager=cast(ClientManager, _Manager(len(contents))),
         )
-        context.state[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: round_})
+        context.state[MAIN_CONFIGS_RECORD] = ConfigRecord({FlowKey.CURRENT_ROUND: round_})
         context.state[MAIN_PARAMS_RECORD] = ArrayRecord({})
         bits = 31 - math.ceil(math.log2(len(contents)))  # sums of so many stay below the modulus
         workflow = _Workflow(
             SHARES,
             THRESHOLD,
             max_weight=float(self.heaviest),
-            clipping_range=CLIP,
+            clipping_range=REACH,
             quantization_range=2 ** min(bits, 28),
             modulus_range=MODULUS,
             timeout=self.timeout,
@@ -90,7 +120,7 @@ class Sum:
             return None
         mean = {
             name: torch.from_numpy(np.asarray(array)).reshape(t.shape)
-            for (name, t), array in zip(form.items(), strategy.mean, strict=True)
+            for (name, t), array in zip(sorted(form.items()), strategy.mean, strict=True)
         }
         return Masked(mean, strategy.losses)
 
@@ -127,5 +157,8 @@ class _Strategy:
 
 
 class _Manager:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
     def num_available(self) -> int:
-        return 0
+        return self.count

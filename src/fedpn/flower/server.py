@@ -22,11 +22,11 @@ from fedpn.flower.book import Book, open_book
 from fedpn.flower.records import PERSONALISE, TRAIN, Order, pack_order
 from fedpn.flower.roster import Reply, Roster
 from fedpn.flower.terms import Terms
-from fedpn.flower.uploads import Refused, read_upload
+from fedpn.flower.uploads import Refused, read_figures, read_upload
 from fedpn.gather import Gatherer
 from fedpn.nn.build import Blueprint
 from fedpn.nn.task import Model
-from fedpn.pipeline import Clock, headed, refuse_changes, score_of
+from fedpn.pipeline import Clock, headed, refuse_changes, score_of, stored
 from fedpn.prepare import draw_model, plan_model
 from fedpn.rounds import cut_history
 from fedpn.simulate import Round, sample
@@ -40,8 +40,8 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
     """Conducts a whole run; returns the metrics."""
     clock, config, out = Clock(), terms.config, terms.out
     store.claim(out, terms.resume)
-    if terms.resume:
-        refuse_changes(config, out)
+    if terms.resume:  # with fewer nodes than before, perhaps
+        refuse_changes(replace(config, clients=stored(out)["clients"]), out)
     else:
         store.write_toml(out / "config.toml", to_tree(config))
     book = open_book(out) if terms.resume else None
@@ -70,10 +70,10 @@ class Conductor:
         self.roster = Roster(grid, Order(run, terms.text), self.warn, terms.patience)
         self.begun = book
         # Noise that others could draw again would protect nobody.
-        seed = secrets.randbits(63) if self.config.aggregation.rule == "private" else None
+        private = self.config.aggregation.rule == "private"
         self.gatherer = Gatherer(
             self.config.method,
-            self.config.seed if seed is None else seed,
+            secrets.randbits(63) if private else self.config.seed,
             self.config.aggregation,
             self.config.faults.max_norm,
         )
@@ -91,15 +91,18 @@ class Conductor:
     def gather_nodes(self) -> None:
         """Waits for the nodes, and settles the model with them, or finds it as it was settled."""
         self.tell({"stage": "wait", "done": 0, "of": self.terms.nodes})
-        known = list(self.begun.bases) if self.begun else []
+        known = self.begun.names if self.begun else []
         missing = self.roster.wait(self.terms.nodes, known, self.terms.timeout)
         there = self.roster.present
-        if missing or len(there) < self.terms.nodes:
+        if len(there) < self.terms.nodes:
             lost = f"; missing: {', '.join(missing)}" if missing else self._lost_partitions()
             raise RuntimeError(
-                f"{len(there)} of {max(self.terms.nodes, len(known))} nodes came within "
+                f"{len(there)} of {self.terms.nodes} nodes came within "
                 f"{self.terms.timeout:g} s ({', '.join(there) or 'none'}){lost}"
             )
+        if missing:
+            self.warn(f"the run goes on without {', '.join(missing)}")
+        self.roster.put_in_order(known)
         if self.begun:
             model = self.begun.model
         else:
@@ -113,8 +116,12 @@ class Conductor:
         server = self.config.method.init(self.model.task, fresh)
         self.book = self.begun or Book(self.roster.order.run, model, server)
         self.expected = self._template(server, fresh)
-        self.book.save(self.terms.out)
+        self._save()
         cut_history(self.terms.out, self.book.round)
+
+    def _save(self) -> None:
+        self.book.names = self.names
+        self.book.save(self.terms.out)
 
     def _lost_partitions(self) -> str:
         partitions = [member.partition for member in self.roster.members.values()]
@@ -137,7 +144,7 @@ class Conductor:
         while self.book.round < of:
             began = time.perf_counter()
             record = self._round()._replace(seconds=time.perf_counter() - began)
-            self.book.save(self.terms.out)
+            self._save()
             with (self.terms.out / "history.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record._asdict() | {"accuracy": None}) + "\n")
             lost = len(record.dropped) + len(record.refused)
@@ -247,10 +254,10 @@ class Conductor:
             ready = [name for name in left if name not in missing]
             orders = {name: self._order(name, self.book.server) for name in ready}
             for name, reply in self.roster.ask(PERSONALISE, orders).items():
-                if reply.report.error:
-                    failed[name] = reply.report.error
-                else:
-                    trees[name] = json.loads(reply.report.facts)
+                try:
+                    trees[name] = read_figures(reply)
+                except Refused as error:
+                    failed[name] = str(error)
             self.tell({"stage": "personalise", "done": len(trees), "of": len(self.names)})
             if time.monotonic() > until:
                 break

@@ -48,7 +48,7 @@ class NodeState:
         """An empty directory for a bundle to be."""
         place = self.place / "draft"
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
+        place.mkdir(mode=0o700)
         return place
 
     def publish(self) -> Path:

@@ -42,6 +42,16 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
             f"aggregation.rule={config.aggregation.rule} must see single uploads, which secure "
             "aggregation hides; use one or the other"
         )
+    if secure and config.faults.max_norm:
+        raise UserError(
+            "faults.max_norm must see single uploads, which secure aggregation hides; use one or "
+            "the other"
+        )
+    if secure and (config.method.optimizer, config.method.optimizer_state) == ("adam", "average"):
+        raise UserError(
+            "Adam's moments are too small for the whole numbers that masks are made of: set "
+            "optimizer_state to keep or reset, or use SGD"
+        )
     if secure and nodes < 2:
         raise UserError("secure aggregation of a single node would hide nothing")
     return Terms(config, text, out, bool(settings["resume"]), nodes, *waits, secure)

@@ -1,8 +1,14 @@
 """Uploads at the border: a node may send anything, and only what was asked for comes in."""
 
+import json
+import math
+from typing import Any
+
 from flwr.app import RecordDict
 
+from fedpn.config import leaves
 from fedpn.flower.records import unpack
+from fedpn.flower.roster import Reply
 from fedpn.trees import Slots, flatten, stack
 
 
@@ -28,3 +34,21 @@ def read_upload(content: RecordDict, expected: Slots) -> Slots:
     # In the order of our own: sums over entries depend on it in the last bits.
     ordered = {r: {n: found[f"{r}/{n}"] for n in params} for r, params in expected.items()}
     return stack([ordered])
+
+
+def read_figures(reply: Reply) -> dict[str, Any]:
+    """Reads what a node says of its own model: a tree of finite numbers, or of none."""
+    if reply.report.error:
+        raise Refused(reply.report.error)
+    try:
+        tree = json.loads(reply.report.facts)
+        told = dict(leaves(tree))
+        rows, classes = told.pop("rows"), told.pop("classes")
+        numbers = [value for value in told.values() if value is not None]
+        sound = "accuracy" in tree and isinstance(rows, int) and isinstance(classes, list | None)
+    except (ValueError, AttributeError, KeyError) as error:
+        raise Refused(f"its figures cannot be read: {error!r}") from None
+    if not sound or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+        raise Refused("its figures are none")
+    figures: dict[str, Any] = tree
+    return figures
