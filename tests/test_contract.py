@@ -131,7 +131,7 @@ def distance(ours, theirs):
     gaps = []
     for mine, other in pairs:
         assert other.keys() <= mine.keys()
-        gaps += [(mine[n] - other[n]).abs().max() for n in other if n != "prior"]
+        gaps += [(mine[n] - other[n]).abs().max() for n in other]
     return float(torch.stack(gaps).max())
 
 

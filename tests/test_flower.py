@@ -697,3 +697,20 @@ def test_a_wary_node_uploads_under_a_mask_only(tmp_path, capsys):
         conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
     assert any("under a mask only" in e.get("warning", "") for e in events(capsys))
     conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "masked", secure=True)
+
+
+def test_a_node_goes_on_with_its_own_data_alone(tmp_path):
+    NodeState(tmp_path, "r", "these").save(1, {"model": {"w": torch.ones(2)}}, 0)
+    with pytest.raises(fedpn.UserError, match="not those with which this node began"):
+        NodeState(tmp_path, "r", "others").load(1, ("model",))
+
+
+def test_a_memory_is_kept_while_the_server_counts_on_it(tmp_path):
+    """Replies were lost twice running: the round that counted last is still the first."""
+    state = NodeState(tmp_path, "r", "data")
+    for round_ in (1, 2, 3):
+        state.save(round_, {"model": {"w": torch.full((2,), float(round_))}}, min(1, round_ - 1))
+    assert state.load(1, ("model",))["model"]["w"].tolist() == [1.0, 1.0]
+    assert state.load(3, ("model",))["model"]["w"].tolist() == [3.0, 3.0]
+    with pytest.raises(fedpn.UserError, match="memory of round 2 is lost"):
+        state.load(2, ("model",))

@@ -4,6 +4,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import shlex
 import signal
 import socket
 import ssl
@@ -25,8 +26,9 @@ from flwr.common.config import parse_config_args
 from fedpn.cli import main
 from fedpn.commands import flower_run
 from fedpn.config import resolve
+from fedpn.console import Display
 from fedpn.errors import UserError
-from fedpn.flower import certs, control, demo, environment, health, home, launch, programs
+from fedpn.flower import certs, control, demo, environment, health, home, launch, node, programs
 from fedpn.flower.processes import Child, Failure, free_port, marked
 
 
@@ -129,6 +131,43 @@ def test_certificates_are_never_overwritten(made, capsys):
     assert main(["flower", "certs", str(made), "--nodes", "2"]) == 2
     assert "--extend" in capsys.readouterr().err
     assert {p: p.read_bytes() for p in made.rglob("*") if p.is_file()} == before
+
+
+def test_extending_keeps_hosts_and_the_number_of_nodes(tmp_path, capsys):
+    place = tmp_path / "c"
+    assert main(["flower", "certs", str(place), "--nodes", "3", "--host", "link.example"]) == 0
+    assert main(["flower", "certs", str(place), "--extend", "--host", "10.0.0.5"]) == 0
+    for host in ("link.example", "10.0.0.5", "localhost"):
+        certs.check_server(place / "superlink/server.crt", host)
+    assert certs.there_are(place) == 3
+    assert main(["flower", "certs", str(tmp_path / "other")]) == 2
+    assert "--nodes is missing" in capsys.readouterr().err
+
+
+def test_what_programs_write_is_for_their_owner(tmp_path):
+    command = [sys.executable, "-c", "open('db', 'w'); print('hello')"]
+    environment = {"PATH": os.environ["PATH"]}
+    program = ["/bin/sh", "-c", f"cd {tmp_path} && exec {shlex.join(command)}"]
+    with Child("program", program, environment, tmp_path / "log") as child:
+        child.process.wait()
+    assert {p.name: p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {
+        "db": 0o600,
+        "log": 0o600,
+    }
+
+
+def test_a_nodes_directory_is_made_private(tmp_path):
+    tmp_path.chmod(0o755)
+    with node._kept(tmp_path):
+        assert tmp_path.stat().st_mode & 0o777 == 0o700
+        with pytest.raises(UserError, match="in use by another node"), node._kept(tmp_path):
+            pass
+
+
+def test_words_of_nodes_are_printed_as_they_are(capsys):
+    with Display() as display:
+        display.say("node 3 failed: [code: 9] [/x]")
+    assert "[code: 9] [/x]" in capsys.readouterr().err
 
 
 def test_extending_keeps_the_authority_and_the_keys(tmp_path):

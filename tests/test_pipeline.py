@@ -15,12 +15,15 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 import fedpn
 from fedpn import rounds, simulate
+from fedpn.algorithms.fedpn import FedPN
 from fedpn.cli import main
 from fedpn.config import resolve
 from fedpn.data.datasets import load as load_dataset
 from fedpn.evaluate import evaluate, look
-from fedpn.personalise import Embedder, Observer, calibrate_all, population
+from fedpn.experiments.opened import open_run
+from fedpn.personalise import Embedder, Observer, _plans, calibrate_all, population
 from fedpn.prepare import prepare
+from fedpn.routing.calibrate import calibrate
 
 RESULTS = ["metrics.json", "shared.safetensors", "clients.safetensors", "bundle.json"]
 SMALL = {
@@ -327,3 +330,31 @@ def test_divergence_is_told(settings, tmp_path):
         fedpn.run(tmp_path / "run", **(SMALL | {"rounds": 2} | settings))
     lines = (tmp_path / "run" / "history.jsonl").read_text()
     assert "NaN" not in lines
+
+
+def test_thresholds_are_those_of_the_calibration_rows(quick_run):
+    """Taken again from the run's own models, on no other rows."""
+    opened = open_run(quick_run)
+    observe = Observer(opened.ready.model, opened.embed, opened.config.routing.score, "")
+    routing, people = opened.config.routing, opened.people
+    for client, rows in enumerate(opened.ready.federation.calibration):
+        local, shared = observe(people.predictor(client), rows), observe(people.shared, rows)
+        again = calibrate(local, shared, routing.outliers, routing.abstain)
+        assert again == pytest.approx(opened.thresholds[client], rel=1e-6)
+        other = opened.ready.federation.train[client]
+        wrong = calibrate(
+            observe(people.predictor(client), other),
+            observe(people.shared, other),
+            routing.outliers,
+            routing.abstain,
+        )
+        assert wrong != pytest.approx(opened.thresholds[client], rel=1e-6)
+
+
+def test_clients_with_equal_rows_draw_their_own_batches():
+    """In the personal stage; else a federation of twins would learn one model."""
+    rows = (np.arange(50), np.arange(50))
+    first, second = _plans(FedPN(), rows, 16, 0)
+    assert not np.array_equal(first, second)
+    assert np.array_equal(_plans(FedPN(), rows, 16, 0)[1], second)
+    assert np.array_equal(_plans(FedPN(), rows[:1], 16, 0, numbers=[1])[0], second)

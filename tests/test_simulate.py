@@ -155,11 +155,6 @@ def test_uploads_that_are_not_finite_or_too_long_are_refused():
     assert all(t.isfinite().all() for t in flatten(state.server).values())
     assert not any(v.any() for v in state.memories[2]["optimizer"].values())  # as it was
     assert state.memories[0]["optimizer"]["velocity/head.0.weight"].any()
-    others = tuple(r for c, r in enumerate(rows) if c not in (2, 4))
-    uploads = [
-        play(method, model, data, (r,), count=1, steps=2, epochs=0).server["model"] for r in others
-    ]
-    assert len(uploads) == 3
 
 
 def test_stragglers_do_some_of_their_steps():

@@ -56,7 +56,14 @@ def median(moves: Slots) -> Slots:
 
 
 def krum(moves: Slots, byzantine: int, keep: int) -> Slots:
-    """Averages the `keep` uploads that lie closest to their neighbours (Blanchard et al., 2017)."""
+    """Averages the `keep` uploads that lie closest to their neighbours (Blanchard et al., 2017).
+
+    Of five with one liar, two neighbours count: 1 has the least, 1 + 4; then 0, then 3.
+
+    >>> moves = {"model": {"w": torch.tensor([[0.0], [1.0], [3.0], [7.0], [50.0]])}}
+    >>> [float(krum(moves, 1, keep)["model"]["w"]) for keep in (1, 2, 3)]
+    [1.0, 0.5, 1.3333333730697632]
+    """
     flat = torch.cat([t.reshape(len(t), -1) for t in moves["model"].values()], 1)
     distances = torch.cdist(flat, flat).square()
     neighbours = max(len(flat) - byzantine - 2, 1)

@@ -140,7 +140,7 @@ def client_metrics(view: View, headline: str) -> Tree:
         outcomes = view.decision.outcome[judged]
         shares = torch.bincount(outcomes, minlength=len(OUTCOMES)).double() / len(judged)
         tree["abstention"] |= {
-            "coverage": float((outcomes % 2 == 0).double().mean()),
+            "coverage": float(view.decision.answered[judged].double().mean()),
             "outcomes": dict(zip(OUTCOMES, shares.tolist(), strict=True)),
         }
     measures = {"ece": metrics.ece, "nll": metrics.nll, "brier": metrics.brier}
