@@ -1,10 +1,12 @@
 """Settings: layers, types, bounds, and errors that name the nearest valid thing."""
 
+import sys
 import tomllib
 
 import pytest
 import tomli_w
 
+import fedpn
 from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.config import build, parse_setting, read_toml, resolve, to_tree
@@ -107,6 +109,23 @@ def test_bounds_in_words():
     assert str(Bounds(high=3)) == "at most 3"
     with pytest.raises(UserError, match="is a section of settings"):
         build(FedPN, 3, "fedpn")
+
+
+OWN = "from dataclasses import dataclass\nfrom fedpn import FedAvg\n"
+
+
+def test_an_algorithm_of_ones_own_by_its_file_or_its_class(tmp_path, monkeypatch):
+    (tmp_path / "deep").mkdir()
+    code = OWN + "@dataclass(frozen=True)\nclass Quiet(FedAvg):\n    pass\n"
+    (tmp_path / "deep/quietly.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    config = resolve([{"algorithm": "deep/quietly.py:Quiet"}])
+    assert type(config.method).__name__ == "Quiet"
+    metrics = fedpn.run(
+        tmp_path / "run", algorithm=type(config.method), rounds=1, clients=3, train__steps=1
+    )
+    assert metrics["algorithm"] == "quietly:Quiet"
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -90,7 +90,7 @@ class Config:
     """A whole run."""
 
     dataset: str = "digits"  # a named set, or a path to your own
-    algorithm: str = "fedpn"  # see `fedpn algorithms`, or module:Class of your own
+    algorithm: str = "fedpn"  # see `fedpn algorithms`, or file.py:Class of your own
     clients: Count = 20  # whom rows are dealt to; where the data name theirs, those are kept
     rounds: Natural = 100
     seed: Annotated[int, Bounds(low=0, high=2**63 - 1)] = 0  # of everything that is drawn
@@ -202,13 +202,16 @@ def parse_setting(text: str) -> Tree:
 
 
 def find_algorithm(name: str) -> type[FedAvg]:
-    """Finds an algorithm in the name table, or the user's own as `module:Class`."""
+    """Finds an algorithm in the name table, or the user's own: module:Class or file.py:Class."""
     if ":" not in name:
         _one_of("algorithm", name, list(ALGORITHMS))
         return ALGORITHMS[name]
-    module, _, attribute = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # where people keep what they write
+    module, _, attribute = name.rpartition(":")
+    place = Path.cwd()  # where people keep what they write
+    if module.endswith(".py"):
+        place, module = Path(module).resolve().parent, Path(module).stem
+    if str(place) not in sys.path:
+        sys.path.insert(0, str(place))
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:

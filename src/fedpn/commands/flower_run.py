@@ -151,7 +151,7 @@ def _table(out: Path) -> None:
 
 
 def _add_demo(family: Any) -> None:
-    text = "start a whole federation on this machine, run it on digits, and take it down"
+    text = "start a whole federation here, run it on digits, take it down: two or three minutes"
     option = command(family, "demo", told(_demo), text).add_argument
     option("--nodes", type=int, default=3, help="(default: 3)")
     option("--rounds", type=int, default=3, help="(default: 3)")

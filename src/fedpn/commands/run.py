@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
     option("config", nargs="?", type=Path, metavar="CONFIG.toml", help="settings")
     option("--dataset", help="a named set, or a path to your own (default: digits)")
     option(
-        "--algorithm", help="see `fedpn algorithms`, or module:Class of your own (default: fedpn)"
+        "--algorithm", help="see `fedpn algorithms`, or file.py:Class of your own (default: fedpn)"
     )
     option("--clients", help="how many clients the rows are dealt to")
     option("--rounds", help="federated rounds")
