@@ -118,8 +118,10 @@ def conform(inputs: Array, shape: Sequence[int]) -> Array:
 
     >>> conform(np.zeros((2, 28, 28), np.uint8), (1, 28, 28)).shape
     (2, 1, 28, 28)
+    >>> conform(np.zeros((2, 5), np.uint8), (5,)).dtype
+    dtype('float32')
     """
-    if inputs.dtype == np.uint8 and inputs.shape[1:] == tuple(shape):
+    if inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[1:] == tuple(shape):
         return np.ascontiguousarray(inputs)
     rows, _ = as_rows(inputs, "inputs")
     if rows.shape[1:] != tuple(shape):

@@ -23,9 +23,7 @@ def add(commands: Any) -> None:
     option("--seeds", type=int, default=3, help="of FedPN (default: 3)")
     option("--other-seeds", type=int, default=1, help="of the other algorithms (default: 1)")
     option("--rounds", type=int, help="instead of each dataset's own")
-    option(
-        "--quick", action="store_true", help="small, to see that all of it works: minutes"
-    )
+    option("--quick", action="store_true", help="small, to see that all of it works: minutes")
     option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="at a time (default: 2)")
     option("--out", type=Path, help="default: results; of --quick, quick")
     option("--pages", type=Path, help="where the ledger goes (default: --out)")
