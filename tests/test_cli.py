@@ -148,7 +148,7 @@ def test_every_algorithm_runs(name, tmp_path, capsys):
     assert set(metrics["accuracy"]["personal"]) == {"ind", "ood", "mix"}
 
 
-@pytest.mark.parametrize("router", ["msp", "energy", "entropy", "gaussian"])
+@pytest.mark.parametrize("router", ["msp", "energy", "entropy", "gaussian", "foreign"])
 @pytest.mark.parametrize("name", ["fedavg", "fedrod", "fedpn"])
 def test_any_method_can_be_routed(name, router, tmp_path):
     out, inputs = tmp_path / "run", tmp_path / "x.npz"

@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.metrics import roc_auc_score
 
 import fedpn
 from fedpn import rounds, simulate
@@ -358,3 +359,29 @@ def test_clients_with_equal_rows_draw_their_own_batches():
     assert not np.array_equal(first, second)
     assert np.array_equal(_plans(FedPN(), rows, 16, 0)[1], second)
     assert np.array_equal(_plans(FedPN(), rows[:1], 16, 0, numbers=[1])[0], second)
+
+
+def test_the_router_foreign_scores_by_the_global_models_belief(tmp_path):
+    """By hand from the run's own models: the mass on classes that the client has no rows of."""
+    settings = {"clients": 4, "rounds": 3, "fedpn": {"adapt_steps": 20, "adapt_epochs": 0}}
+    config = resolve([settings, {"routing": {"router": "foreign"}}])
+    metrics = fedpn.pipeline.run(config, tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    dataset, federation = opened.ready.dataset, opened.ready.federation
+    observe = Observer(opened.ready.model, opened.embed, config.routing.score, "foreign")
+    scores = []
+    for client in range(4):
+        known, unknown = federation.ind(client), federation.ood(client)
+        probs = observe(opened.shared, np.concatenate([known, unknown])).probs.numpy()
+        absent = np.setdiff1d(np.arange(10), dataset.y[federation.train[client]])
+        mass = probs[:, absent].sum(1)
+        held = observe(opened.shared, federation.calibration[client]).probs.numpy()
+        limit = np.sort(held[:, absent].sum(1))[int(np.ceil(0.9 * (len(held) + 1))) - 1]
+        assert opened.thresholds[client].epistemic == pytest.approx(limit, rel=1e-5)
+        scores.append(roc_auc_score(np.repeat([0, 1], [len(known), len(unknown)]), mass))
+    assert metrics["routing"]["auroc"] == pytest.approx(np.mean(scores), abs=1e-6)
+    answers = fedpn.load(tmp_path / "run", 1)(dataset.x[federation.ood(1)][:50])
+    probs = observe(opened.shared, federation.ood(1)[:50]).probs.numpy()
+    absent = np.setdiff1d(np.arange(10), dataset.y[federation.train[1]])
+    told = [answer.uncertainty["epistemic"] for answer in answers]
+    assert told == pytest.approx(probs[:, absent].sum(1), abs=1e-5)

@@ -78,7 +78,8 @@ class RoutingConfig:
     """When a client's model delegates and when it abstains."""
 
     score: str = "log_density"  # of a posterior network; or entropy, mutual_information, …
-    router: Literal["", "msp", "energy", "entropy", "gaussian"] = ""  # of any other, or instead
+    # of any other, or instead; foreign: by the global model's belief in classes not the client's
+    router: Literal["", "msp", "energy", "entropy", "gaussian", "foreign"] = ""
     outliers: SomeShare = 0.1  # the share of rows like its own that a client delegates
     abstain: SomeShare = 0.05  # the share of those that nobody answers
     covariance: Literal["full", "diagonal"] = "full"  # of the router `gaussian`

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedpn import metrics
 from fedpn.data.dataset import Array
 from fedpn.data.federation import Federation
-from fedpn.personalise import Observer, Population
+from fedpn.personalise import Observer, Population, meet
 from fedpn.routing.calibrate import Thresholds
 from fedpn.routing.scores import Opinion
 from fedpn.routing.switch import OUTCOMES, Decision, decide
@@ -74,6 +74,7 @@ def look(
         if everywhere is not None:
             found = torch.from_numpy(np.searchsorted(pooled, rows))
             shared = Opinion(*(t[found] for t in everywhere))
+            own = meet(own, shared, people.own[place])
         sets = {
             "ind": torch.arange(len(known)),
             "ood": torch.arange(len(known), len(rows)),

@@ -21,6 +21,7 @@ from fedpn.trees import Params, Slots, map_slots, split, stack, unstack
 from fedpn.workers import cohorts_of, lanes, side_by_side
 
 ROUTER = "router."  # names of what a router keeps beside a client's model
+OWN = f"{ROUTER}own"  # which classes the client has
 CHUNK = 512  # rows at once: their tensors stay in the processor's cache
 
 
@@ -95,7 +96,7 @@ class Observer:
         if posterior and not self.router:
             return of_posterior(self.model.posterior(params, z), self.score)
         logits = self.model.logits(params, z)
-        if gaussians:
+        if gaussians and self.router == "gaussian":
             epistemic = -Gaussians(**_bare(gaussians)).log_density(z)
         else:
             epistemic = LOGIT_SCORES.get(self.router, LOGIT_SCORES["msp"])(logits)
@@ -123,6 +124,29 @@ def fit_routers(
         named = {f"{ROUTER}{name}": t for name, t in found._asdict().items()}
         own.append(people.own[client] | named)
     return Population(people.shared, own)
+
+
+def know_classes(
+    people: Population, y: Tensor, rows: tuple[Array, ...], classes: int
+) -> Population:
+    """Notes which classes each client has training rows of."""
+    own = []
+    for client, mine in enumerate(rows):
+        labels = y[torch.from_numpy(mine).to(y.device)]
+        own.append(people.own[client] | {OWN: torch.bincount(labels, minlength=classes) > 0})
+    return Population(people.shared, own)
+
+
+def meet(local: Opinion, shared: Opinion, params: Params) -> Opinion:
+    """A client's opinion beside the global one.
+
+    Where the client's router has noted its classes, its score is how much the global model believes
+    in all others: own rows that are odd to the client alone then stay at home.
+    """
+    if OWN not in params:
+        return local
+    foreign = (~params[OWN]).to(shared.probs)
+    return local._replace(epistemic=(shared.probs * foreign).sum(-1))
 
 
 def _bare(gaussians: Params) -> Params:
@@ -227,8 +251,8 @@ def calibrate_all(
     thresholds = []
     for client, mine in enumerate(rows):
         try:
-            local = observe(people.predictor(client), mine)
             shared = observe(people.shared, mine)
+            local = meet(observe(people.predictor(client), mine), shared, people.own[client])
             thresholds.append(calibrate(local, shared, outliers, abstain))
         except UserError as error:
             raise UserError(f"client {client} has {error}") from None

@@ -21,6 +21,7 @@ from fedpn.personalise import (
     adapt,
     calibrate_all,
     fit_routers,
+    know_classes,
     population,
 )
 from fedpn.prepare import Prepared, is_routed, prepare
@@ -117,10 +118,12 @@ def personal_stage(
         clients,
     )
     people = population(config.method, server, adapted)
+    classes = len(ready.dataset.classes)
     if routing.router == "gaussian":
-        classes = len(ready.dataset.classes)
         form = routing.covariance, routing.shrinkage
         people = fit_routers(people, embed, ready.data.y, train, classes, *form)
+    if routing.router == "foreign":
+        people = know_classes(people, ready.data.y, train, classes)
     observe = Observer(ready.model, embed, routing.score, routing.router)
     if not is_routed(config):
         return people, observe, None

@@ -14,7 +14,7 @@ from fedpn.data.dataset import Array
 from fedpn.data.rows import as_rows
 from fedpn.errors import UserError
 from fedpn.nn.build import build_model
-from fedpn.personalise import Embedder, Observer
+from fedpn.personalise import Embedder, Observer, meet
 from fedpn.routing.scores import Opinion
 from fedpn.routing.switch import OUTCOMES, SOURCES, decide, reason
 
@@ -63,7 +63,8 @@ class Predictor:
         own = observe(b.predictor, rows)
         if b.thresholds is None or b.shared is None:
             return self._plain(own)
-        decision = decide(own, observe(b.shared, rows), b.thresholds)
+        shared = observe(b.shared, rows)
+        decision = decide(meet(own, shared, b.own), shared, b.thresholds)
         return [
             self._answer(*values) for values in zip(*(t.tolist() for t in decision), strict=True)
         ]

@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     option("--rounds", help="federated rounds")
     option("--seed", help="of everything that is drawn (default: 0)")
     option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
-    option("--router", help="switch by another score: msp, energy, entropy or gaussian")
+    option("--router", help="switch by another score: msp, energy, entropy, gaussian or foreign")
     option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
     option("--device", help="auto, cpu, cuda or mps (default: auto)")
     option("--tensorboard", action="store_true", help="write event files into the run directory")

@@ -36,6 +36,7 @@ class Seen(NamedTuple):
     z: Tensor  # [n, D]
     posterior: Posterior
     logits: Tensor  # [n, K]
+    belief: Tensor | None = None  # [n, K], what the global model says, where that was asked for
 
     @property
     def label(self) -> Tensor:

@@ -7,9 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn import metrics
+from fedpn import dirichlet, metrics
+from fedpn.data.dataset import Array
 from fedpn.evaluate import SETS
 from fedpn.experiments.opened import Opened, Seen
+from fedpn.trees import Params
 
 
 class Scene(NamedTuple):
@@ -27,6 +29,12 @@ class Scene(NamedTuple):
 def scenes(opened: Opened) -> Iterator[Scene]:
     """Goes through the clients; embeddings and the global model are asked for once."""
     rows, people, data = opened.ready.federation, opened.people, opened.ready.data
+
+    def look(params: Params, mine: Array) -> Seen:
+        belief = opened.look(opened.shared, opened.embed(opened.shared, mine)).posterior.alpha
+        seen = opened.look(params, opened.embed(params, mine))
+        return seen._replace(belief=dirichlet.mean(belief))
+
     pooled = np.sort(np.concatenate(rows.test))
     everywhere = opened.look(opened.shared, opened.embed(opened.shared, pooled)).label
     for client in range(rows.clients):
@@ -34,13 +42,13 @@ def scenes(opened: Opened) -> Iterator[Scene]:
         test = np.concatenate([known, unknown])
         params = people.predictor(client)
         labels = data.y[torch.from_numpy(test)]
-        seen = opened.look(params, opened.embed(params, test))
+        seen = look(params, test)
         place = torch.from_numpy(np.searchsorted(pooled, test))
         mix = np.flatnonzero(np.isin(test, rows.mix(client)))
         yield Scene(
             train=opened.embed(params, rows.train[client]),
             train_labels=data.y[torch.from_numpy(rows.train[client])],
-            calibration=opened.look(params, opened.embed(params, rows.calibration[client])),
+            calibration=look(params, rows.calibration[client]),
             test=seen,
             sets={
                 "ind": torch.arange(len(known)),

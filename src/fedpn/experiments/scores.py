@@ -53,6 +53,7 @@ NAMES = {
     "msp": "1 − largest softmax",
     "energy": "energy of the logits",
     "gaussian": "Gaussians on embeddings",
+    "foreign": "global belief in foreign classes",
     "neighbours": f"distance to neighbour {NEIGHBOURS}",
 }
 Score = Callable[[Scene, Seen], Tensor]
@@ -63,6 +64,13 @@ def gaussians(scene: Scene, seen: Seen) -> Tensor:
     classes = seen.logits.shape[1]
     fitted = gaussian.fit(gaussian.sums(scene.train, scene.train_labels, classes))
     return -fitted.log_density(seen.z)
+
+
+def foreign(scene: Scene, seen: Seen) -> Tensor:
+    """How much the global model believes in classes that the client has no rows of."""
+    assert seen.belief is not None
+    absent = torch.bincount(scene.train_labels, minlength=seen.belief.shape[1]) == 0
+    return (seen.belief * absent).sum(-1)
 
 
 def neighbours(scene: Scene, seen: Seen) -> Tensor:
@@ -80,6 +88,7 @@ SCORES: dict[str, Score] = {
     "msp": lambda scene, seen: LOGIT_SCORES["msp"](seen.logits),
     "energy": lambda scene, seen: LOGIT_SCORES["energy"](seen.logits),
     "gaussian": gaussians,
+    "foreign": foreign,
     "neighbours": neighbours,
 }
 
