@@ -35,8 +35,8 @@ from fedpn.rounds import Company
 from fedpn.routing.scores import LOGIT_SCORES, POSTERIOR_SCORES
 
 TITLE = (
-    "At 10 % outliers the best scores, those of the density, route as well as the global model "
-    "alone; those of the softmax fall behind it"
+    "At 10 % outliers the global model's belief in foreign classes routes best; those of the "
+    "density come next, and those of the softmax fall behind the global model alone"
 )
 DATASETS = ("mnist", "fashionmnist", "organamnist")
 OUTLIERS = 0.1  # the share of its own rows that a client gives away, for every score and set
