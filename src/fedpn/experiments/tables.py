@@ -169,8 +169,8 @@ class Maker:
                     name = f"{set_title(dataset, self.tally)}, {COLUMNS[algorithm]}"
                     rows.append(Row(name, [*figures, *alone, str(found[0]["rounds"])]))
         lead = (
-            "The encoder that the paper names for CIFAR10 and SVHN; the authors ran LeNet-5. Of FedPN "
-            "its switch, its local models on InD, its global model and the oracle on Mix."
+            "The encoder that the paper names for CIFAR10 and SVHN; the authors ran LeNet-5. Of "
+            "FedPN its switch, its local models on InD, its global model and the oracle on Mix."
         )
         columns = ("InD", "OOD", "Mix", "local InD", "global Mix", "oracle Mix", "rounds")
         return Table("ResNet-18", lead, columns, rows)
