@@ -93,7 +93,16 @@ def reference(name, method, model, data, rows, join=1.0, batch=8):
         head=model.task.head_names,
         norm=model.task.norm_names,
     )
-    return (_fedpn if name == "fedpn" else ORACLES[name])(s, method)
+    if name == "fedpn":
+        return _fedpn(s, method)
+    found = ORACLES[name](s, method)
+    return _without_prior(found) if name == "fedrod" else found
+
+
+def _without_prior(found):
+    """FedRoD's oracle counts classes in its loss, and leaves the network's own prior alone."""
+    kept = [{n: t for n, t in state.items() if n != "prior"} for state in found.personal]
+    return Outcome({n: t for n, t in found.shared.items() if n != "prior"}, kept)
 
 
 def _fedpn(s, h):

@@ -327,7 +327,7 @@ def test_data_that_name_their_clients_are_dealt_to_them(tmp_path):
     ],
 )
 def test_divergence_is_told(settings, tmp_path):
-    with pytest.raises(RuntimeError, match=r"diverged"):
+    with pytest.raises(fedpn.UserError, match=r"diverged"):
         fedpn.run(tmp_path / "run", **(SMALL | {"rounds": 2} | settings))
     lines = (tmp_path / "run" / "history.jsonl").read_text()
     assert "NaN" not in lines

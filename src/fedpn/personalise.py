@@ -234,7 +234,7 @@ def population(algorithm: FedAvg, server: Slots, memories: list[Slots]) -> Popul
     ]
     for client, params in enumerate(own):
         if not all(t.isfinite().all() for t in params.values()):
-            raise RuntimeError(f"the model of client {client} diverged: lower its learning rates")
+            raise UserError(f"the model of client {client} diverged: lower its learning rates")
     return Population(shared, own)
 
 
