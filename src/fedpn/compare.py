@@ -1,20 +1,17 @@
 """Runs of several methods side by side: what differs between them, and what came of it."""
 
-import math
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedpn import store
 from fedpn.config import leaves
 from fedpn.errors import UserError
-from fedpn.evaluate import summarise
+from fedpn.evaluate import standard_error, summarise
 
 Tree = dict[str, Any]
-FILES = ["metrics.json", "config.toml", "bundle.json"]
+FILES = ["metrics.json", "config.toml"]
 SAME = ("dataset", "clients", "data")  # for figures of two runs to mean the same
 # Of what answers: where metrics.json has it.
 COLUMNS = {
@@ -80,7 +77,7 @@ def _row(name: str, group: list[tuple[Tree, Tree]]) -> tuple[float, list[str]]:
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs of {name} have the same seed")
     found = [_figures(run) for run in runs]
-    mean, error = summarise(found), summarise(found, _standard_error)
+    mean, error = summarise(found), summarise(found, standard_error)
     cells = [_cell(key, value, error[key], len(runs) > 1) for key, value in mean.items()]
     order = next((mean[key] for key in ("Mix, %", "InD, %") if mean[key] is not None), 0.0)
     return order, [name, runs[0]["headline"], ", ".join(map(str, sorted(seeds))), *cells]
@@ -93,10 +90,6 @@ def _figures(metrics: Tree) -> Tree:
         "worst": metrics["spread"]["worst"][who],
     }
     return {name: near.get(place, {}).get(key) for name, (place, key) in COLUMNS.items()}
-
-
-def _standard_error(values: list[float]) -> float:
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _cell(name: str, value: float | None, error: float, several: bool) -> str:

@@ -1,5 +1,6 @@
 """Models and test sets -> metrics."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -164,6 +165,15 @@ def summarise(trees: list[Tree], over: Any = np.mean) -> Tree:
             there = [v for v in column if v is not None]
             merged[key] = float(over(there)) if there else None
     return merged
+
+
+def standard_error(values: list[float]) -> float:
+    """Of a mean over seeds.
+
+    >>> standard_error([1.0, 3.0]), standard_error([1.0])
+    (1.0, 0.0)
+    """
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def evaluate(federation: Federation, views: list[View], headline: str, score: str) -> Tree:

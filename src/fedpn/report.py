@@ -4,20 +4,17 @@ import base64
 import html
 import io
 import json
-import math
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedpn import store
 from fedpn.aligned import aligned
 from fedpn.data.dataset import Array
 from fedpn.errors import UserError
-from fedpn.evaluate import SETS, summarise
+from fedpn.evaluate import SETS, standard_error, summarise
 
 Tree = dict[str, Any]
 COLUMNS = {"ind": "InD", "ood": "OOD", "mix": "Mix"}
@@ -57,10 +54,8 @@ def table(runs: Sequence[Tree]) -> list[list[str]]:
     """
     accuracies = [run["accuracy"] for run in runs]
     mean = summarise(accuracies)
-    if len(runs) == 1:
-        spread = runs[0]["spread"]["std"]
-    else:
-        spread = summarise(accuracies, lambda v: np.std(v, ddof=1) / math.sqrt(len(v)))
+    several = len(runs) > 1
+    spread = summarise(accuracies, standard_error) if several else runs[0]["spread"]["std"]
     known = [name for name in SETS if any(row[name] is not None for row in mean.values())]
     # Without foreign rows, an oracle is the client's own model.
     people = [who for who in mean if who != "oracle" or "ood" in known]

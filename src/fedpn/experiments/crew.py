@@ -111,7 +111,7 @@ def _watch(
 
 def _ask(running: dict[Job, tuple[BaseProcess, Connection]]) -> None:
     for _, pipe in running.values():
-        with suppress(BrokenPipeError):
+        with suppress(ConnectionError):
             pipe.send("stop")
 
 
@@ -136,5 +136,5 @@ def _work(job: Job, pipe: Connection) -> None:
         end = f"stopped {stopped}", False
     except Exception as error:
         end = f"{type(error).__name__}: {error}", True
-    with suppress(BrokenPipeError):  # who asked for it may be gone
+    with suppress(ConnectionError):  # who asked for it may be gone
         pipe.send((1.0, end))
