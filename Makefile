@@ -31,7 +31,7 @@ bench: $(READY)
 
 # Twenty kills at random moments, each resumed, must end in the same bits.
 soak: $(READY)
-	FEDPN_KILLS=20 $(BIN)/pytest tests/test_pipeline.py -k kill_minus_nine
+	FEDPN_KILLS=20 $(BIN)/pytest tests/runs/test_pipeline.py -k kill_minus_nine
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage runs build dist src/*.egg-info

@@ -29,13 +29,13 @@ def measure(clients: int, rounds: int, algorithm: str) -> dict[str, float]:
     import numpy as np
     import torch
 
-    from fedpn.algorithm import Data
     from fedpn.algorithms import ALGORITHMS
-    from fedpn.config import TrainConfig
+    from fedpn.core.task import Data
     from fedpn.data.partition import iid
-    from fedpn.nn.build import Blueprint, build_model
+    from fedpn.federated.simulator import Engine, begin
+    from fedpn.nn.blueprint import Blueprint, build_model
     from fedpn.nn.posterior import parameters
-    from fedpn.simulate import Engine, begin
+    from fedpn.runs.config import TrainConfig
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)

@@ -30,13 +30,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-from fedpn import kernels
-from fedpn.algorithm import Data
 from fedpn.algorithms import ALGORITHMS
-from fedpn.config import TrainConfig
-from fedpn.nn.build import Blueprint, build_model
+from fedpn.core.task import Data
+from fedpn.federated.simulator import Engine, begin
+from fedpn.nn import kernels
+from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.posterior import parameters
-from fedpn.simulate import Engine, begin
+from fedpn.runs.config import TrainConfig
 
 CLIENTS, STEPS, BATCH, CLASSES, DIM, LAYERS, ROWS = 20, 10, 64, 10, 16, 30, 700
 MEAN, STD = 127.5, 74.0

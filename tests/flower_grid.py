@@ -13,7 +13,7 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedpn.flower.client_app import app
+from fedpn.flower.app.client_app import app
 
 SERVER = 1
 

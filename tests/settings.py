@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 
-from fedpn.algorithm import Data
-from fedpn.config import TrainConfig
-from fedpn.nn.build import Blueprint, build_model
+from fedpn.core.task import Data
+from fedpn.federated.simulator import Engine, begin
+from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.posterior import parameters
 from fedpn.nn.task import make_model
-from fedpn.simulate import Engine, begin
+from fedpn.runs.config import TrainConfig
 
 SIZES = (40, 9, 25, 5, 17)  # unequal, and less than a batch
 

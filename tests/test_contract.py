@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedpn import rounds
-from fedpn.algorithm import FedAvg, batches, train
 from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.apfl import APFL
+from fedpn.algorithms.base import FedAvg, batches, train
 from fedpn.algorithms.ditto import Ditto
 from fedpn.algorithms.fedavgm import FedAvgM
 from fedpn.algorithms.fedbabu import FedBABU
@@ -24,12 +23,13 @@ from fedpn.algorithms.local import Local
 from fedpn.algorithms.perfedavg import PerFedAvg
 from fedpn.algorithms.pfedme import PFedMe
 from fedpn.algorithms.scaffold import Scaffold
-from fedpn.config import TrainConfig
-from fedpn.errors import UserError
+from fedpn.core.errors import UserError
+from fedpn.core.trees import flatten, public
+from fedpn.federated import rounds
+from fedpn.federated.personalise import Embedder, adapt, population
+from fedpn.federated.simulator import begin, plan_round, sample
 from fedpn.nn.posterior import parameters
-from fedpn.personalise import Embedder, adapt, population
-from fedpn.simulate import begin, plan_round, sample
-from fedpn.trees import flatten, public
+from fedpn.runs.config import TrainConfig
 from oracles import ORACLES, Outcome, Setting
 from settings import SIZES, play, setting
 
@@ -73,7 +73,7 @@ def outcome(method, model, data, rows, join=1.0, cohort=5, batch=8):
 
 def reference(name, method, model, data, rows, join=1.0, batch=8):
     """The same by the oracle, on the same first weights and batches."""
-    from fedpn.personalise import _plans
+    from fedpn.federated.personalise import _plans
 
     config = TrainConfig(batch=batch, steps=0, epochs=1, join=join)
     plans = [

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from fedpn.cli import main
+from fedpn.cli.main import main
 
 PAGE = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
 

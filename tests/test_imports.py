@@ -10,33 +10,25 @@ import pytest
 import fedpn
 
 ROOT = Path(fedpn.__file__).parent
-# Highest first; those in one row stand side by side and never import each other.
+# Highest first; rooms in one row stand side by side and never import each other.
 ROWS = [
     {"cli"},
-    {"commands"},
-    {"api"},
-    {"experiments", "flower"},
-    {"pipeline"},
-    {"rounds", "report", "compare", "serve", "gallery", "console"},
-    {"plots", "simulate", "prepare"},
-    {"figures", "gather"},
-    {"evaluate", "predict", "inputs"},
-    {"bundle", "glossary"},
-    {"personalise"},
-    {"store", "config", "memories", "privacy", "trackers"},
+    {"flower"},
+    {"runs"},
+    {"reporting"},
+    {"serving"},
+    {"federated"},
     {"algorithms", "routing", "nn", "data"},
-    {"algorithm"},
-    {"gradient", "optim", "dirichlet", "metrics", "aggregation", "kernels"},
-    {"trees", "fields", "errors", "allocator", "workers", "aligned"},
+    {"core"},
 ]
 HEIGHT = {name: len(ROWS) - i for i, row in enumerate(ROWS) for name in row}
 ONLY_IN = {
     "flwr": {"flower"},
-    "fastapi": {"serve"},
-    "matplotlib": {"report", "plots", "gallery", "experiments"},
-    "mlflow": {"trackers"},
-    "tensorboard": {"trackers"},
-    "dp_accounting": {"privacy"},
+    "fastapi": {"service"},
+    "matplotlib": {"reporting"},
+    "mlflow": {"runs"},
+    "tensorboard": {"runs"},
+    "dp_accounting": {"federated"},
 }
 
 

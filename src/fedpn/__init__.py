@@ -4,27 +4,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedpn.algorithm import FedAvg as FedAvg
     from fedpn.algorithms import ALGORITHMS as ALGORITHMS
+    from fedpn.algorithms.base import FedAvg as FedAvg
     from fedpn.algorithms.fedpn import FedPN as FedPN
-    from fedpn.api import run as run
-    from fedpn.config import Config as Config
-    from fedpn.data.own import open_dataset as open_dataset
-    from fedpn.errors import UserError as UserError
-    from fedpn.predict import load as load
+    from fedpn.core.errors import UserError as UserError
+    from fedpn.data.sources.own import open_dataset as open_dataset
+    from fedpn.runs.api import run as run
+    from fedpn.runs.config import Config as Config
+    from fedpn.serving.predict import load as load
 
 __version__ = "0.1.0"
 
 # Loaded on first use: `import fedpn` stays quick.
 _HOMES = {
     "ALGORITHMS": "fedpn.algorithms",
-    "Config": "fedpn.config",
-    "FedAvg": "fedpn.algorithm",
+    "Config": "fedpn.runs.config",
+    "FedAvg": "fedpn.algorithms.base",
     "FedPN": "fedpn.algorithms.fedpn",
-    "UserError": "fedpn.errors",
-    "load": "fedpn.predict",
-    "open_dataset": "fedpn.data.own",
-    "run": "fedpn.api",
+    "UserError": "fedpn.core.errors",
+    "load": "fedpn.serving.predict",
+    "open_dataset": "fedpn.data.sources.own",
+    "run": "fedpn.runs.api",
 }
 __all__ = ["__version__", *_HOMES]
 

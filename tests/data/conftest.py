@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from fedpn.data.publishers import PUBLISHERS
+from fedpn.data.sources.publishers import PUBLISHERS
 
 TRAIN, TEST = 20, 8
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fedpn.core.errors import UserError
 from fedpn.data.dataset import Dataset
-from fedpn.data.datasets import load
 from fedpn.data.federation import Federation, check_disjoint, federate, tuning
 from fedpn.data.partition import PARTITIONS, partition
-from fedpn.errors import UserError
+from fedpn.data.sources.datasets import load
 
 
 @st.composite

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fedpn.core.errors import UserError
 from fedpn.data import partition as module
 from fedpn.data.dataset import Dataset
 from fedpn.data.partition import ENOUGH, PARTITIONS, classes, dirichlet, iid, partition
-from fedpn.errors import UserError
 
 
 def dataset(labels, client=None):

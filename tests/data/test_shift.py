@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from fedpn.core.errors import UserError
 from fedpn.data.shift import invert, noisy_labels, rotate
-from fedpn.errors import UserError
 
 LABELS = np.arange(10_000) % 10
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 5), dtype=np.uint8)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from fedpn.kernels import Radial, radial_log_prob
 from fedpn.nn.density import DENSITIES, RadialFlows
+from fedpn.nn.kernels import Radial, radial_log_prob
 
 
 def _flows(dim, flows, layers=5, scale=1.0):

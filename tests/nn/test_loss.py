@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
-from fedpn.dirichlet import entropy, uncertain_cross_entropy
+from fedpn.core.dirichlet import entropy, uncertain_cross_entropy
 from fedpn.nn.density import RadialFlows
 from fedpn.nn.loss import LOSSES, bayesian, cross_entropy
 from fedpn.nn.posterior import Normalise, PosteriorNetwork

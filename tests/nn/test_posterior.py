@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedpn.nn.build import Blueprint, build_model
+from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.density import RadialFlows
 from fedpn.nn.encoders import ENCODERS, LeNet5
 from fedpn.nn.posterior import Normalise, PosteriorNetwork, parameters

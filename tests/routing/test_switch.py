@@ -2,10 +2,10 @@
 
 import torch
 
-from fedpn.dirichlet import Posterior
-from fedpn.routing.calibrate import Thresholds
+from fedpn.core.dirichlet import Posterior
 from fedpn.routing.scores import POSTERIOR_SCORES, Opinion, of_logits, of_posterior
 from fedpn.routing.switch import OUTCOMES, decide, reason
+from fedpn.routing.thresholds import Thresholds
 
 LIMITS = Thresholds(epistemic=1.0, aleatoric=0.5, total=0.4)
 

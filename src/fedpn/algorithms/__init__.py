@@ -1,21 +1,20 @@
 """The name table of algorithms."""
 
-from fedpn.algorithm import FedAvg
-
-from .apfl import APFL
-from .ditto import Ditto
-from .fedavgm import FedAvgM
-from .fedbabu import FedBABU
-from .fedbn import FedBN
-from .fedper import FedPer
-from .fedpn import FedPN
-from .fedprox import FedProx
-from .fedrep import FedRep
-from .fedrod import FedRoD
-from .local import Local
-from .perfedavg import PerFedAvg
-from .pfedme import PFedMe
-from .scaffold import Scaffold
+from fedpn.algorithms.apfl import APFL
+from fedpn.algorithms.base import FedAvg
+from fedpn.algorithms.ditto import Ditto
+from fedpn.algorithms.fedavgm import FedAvgM
+from fedpn.algorithms.fedbabu import FedBABU
+from fedpn.algorithms.fedbn import FedBN
+from fedpn.algorithms.fedper import FedPer
+from fedpn.algorithms.fedpn import FedPN
+from fedpn.algorithms.fedprox import FedProx
+from fedpn.algorithms.fedrep import FedRep
+from fedpn.algorithms.fedrod import FedRoD
+from fedpn.algorithms.local import Local
+from fedpn.algorithms.perfedavg import PerFedAvg
+from fedpn.algorithms.pfedme import PFedMe
+from fedpn.algorithms.scaffold import Scaffold
 
 ALGORITHMS: dict[str, type[FedAvg]] = {
     "fedpn": FedPN,

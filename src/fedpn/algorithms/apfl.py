@@ -6,12 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedpn.algorithm import Batch, Task
-from fedpn.fields import NonNegative, Share
-from fedpn.gradient import gradient
-from fedpn.trees import Params, Slots, split, zip_with
-
-from .twin import Twin
+from fedpn.algorithms.twin import Twin
+from fedpn.core.bounds import NonNegative, Share
+from fedpn.core.gradient import gradient
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Params, Slots, split, zip_with
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedpn.algorithm import Batch, Task
-from fedpn.fields import NonNegative
-from fedpn.gradient import gradient
-from fedpn.trees import Slots, split
-
-from .twin import Twin
+from fedpn.algorithms.twin import Twin
+from fedpn.core.bounds import NonNegative
+from fedpn.core.gradient import gradient
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Slots, split
 
 
 @dataclass(frozen=True)

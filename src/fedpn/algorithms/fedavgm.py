@@ -5,9 +5,10 @@ from typing import ClassVar
 
 import torch
 
-from fedpn.algorithm import FedAvg, Task
-from fedpn.fields import Share
-from fedpn.trees import Params, Slots, split, zip_with
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.bounds import Share
+from fedpn.core.task import Task
+from fedpn.core.trees import Params, Slots, split, zip_with
 
 
 @dataclass(frozen=True)

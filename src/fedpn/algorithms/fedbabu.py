@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedpn.algorithm import FedAvg, Task
-from fedpn.fields import Natural, Positive
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.bounds import Natural, Positive
+from fedpn.core.task import Task
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedpn.algorithm import FedAvg, Task
-from fedpn.errors import UserError
-from fedpn.trees import Params, Slots
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.errors import UserError
+from fedpn.core.task import Task
+from fedpn.core.trees import Params, Slots
 
 
 @dataclass(frozen=True)

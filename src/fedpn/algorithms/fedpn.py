@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedpn.algorithm import Batch, FedAvg, Task
-from fedpn.fields import Natural, NonNegative, Positive
-from fedpn.optim import Optimizer, adam
-from fedpn.trees import Params, Slots, split
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.bounds import Natural, NonNegative, Positive
+from fedpn.core.optim import Optimizer, adam
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Params, Slots, split
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedpn.algorithm import Batch, FedAvg, Task
-from fedpn.fields import NonNegative
-from fedpn.trees import Params, Slots
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.bounds import NonNegative
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Params, Slots
 
 
 @dataclass(frozen=True)

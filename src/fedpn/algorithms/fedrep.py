@@ -6,12 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedpn.algorithm import Batch, Task
-from fedpn.fields import Share
-from fedpn.optim import owner
-from fedpn.trees import Params, Slots
-
-from .fedper import FedPer
+from fedpn.algorithms.fedper import FedPer
+from fedpn.core.bounds import Share
+from fedpn.core.optim import owner
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Params, Slots
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedpn.algorithm import FedAvg, Task
-from fedpn.trees import Params, Slots, split, zip_with
-
-from .fedpn import frequencies
+from fedpn.algorithms.base import FedAvg
+from fedpn.algorithms.fedpn import frequencies
+from fedpn.core.task import Task
+from fedpn.core.trees import Params, Slots, split, zip_with
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedpn.algorithm import FedAvg, Task
-from fedpn.trees import Slots
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.task import Task
+from fedpn.core.trees import Slots
 
 
 @dataclass(frozen=True)

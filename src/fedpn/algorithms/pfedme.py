@@ -5,10 +5,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedpn.algorithm import Batch, FedAvg, Task
-from fedpn.fields import Count, Positive, Share
-from fedpn.gradient import gradient
-from fedpn.trees import Params, Slots, split, zip_with
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.bounds import Count, Positive, Share
+from fedpn.core.gradient import gradient
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Params, Slots, split, zip_with
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedpn.algorithm import Batch, FedAvg, Task
-from fedpn.errors import UserError
-from fedpn.fields import Share
-from fedpn.gradient import gradient
-from fedpn.trees import Params, Slots, split, zip_with
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.bounds import Share
+from fedpn.core.errors import UserError
+from fedpn.core.gradient import gradient
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Params, Slots, split, zip_with
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedpn.algorithm import FedAvg, Task
-from fedpn.trees import Params, Slots, split
+from fedpn.algorithms.base import FedAvg
+from fedpn.core.task import Task
+from fedpn.core.trees import Params, Slots, split
 
 
 @dataclass(frozen=True)

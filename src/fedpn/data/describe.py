@@ -1,6 +1,6 @@
 """A federation as text: who has how many rows of which class."""
 
-from fedpn.aligned import aligned
+from fedpn.core.aligned import aligned
 from fedpn.data.dataset import Dataset
 from fedpn.data.federation import Federation
 
@@ -20,7 +20,7 @@ def describe(dataset: Dataset, federation: Federation) -> str:
 def title(dataset: Dataset, federation: Federation) -> str:
     """Sums a federation up.
 
-    >>> from fedpn.data.datasets import load
+    >>> from fedpn.data.sources.datasets import load
     >>> from fedpn.data.federation import federate
     >>> from fedpn.data.partition import classes
     >>> digits = load("digits")

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
-from fedpn.errors import UserError
 
 TRAIN, CALIBRATION = 0.5, 0.2  # the rest is for testing
 TUNING = 0.2  # of the training rows

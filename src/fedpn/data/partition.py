@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
-from fedpn.errors import UserError
 
 # 20 % of so many rows are the 19 calibration rows that a 5 % threshold needs.
 ENOUGH = 95

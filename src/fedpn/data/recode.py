@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedpn.core.errors import UserError
 from fedpn.data.dataset import Dataset
-from fedpn.errors import UserError
 
 
 def recode(dataset: Dataset, classes: Sequence[str]) -> Dataset:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
-from fedpn.errors import UserError
 
 
 def noisy_labels(

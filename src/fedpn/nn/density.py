@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from fedpn.kernels import Radial, label_log_prob, radial_log_prob
+from fedpn.nn.kernels import Radial, label_log_prob, radial_log_prob
 
 
 class RadialFlows(nn.Module):

@@ -6,8 +6,8 @@ from itertools import pairwise
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from fedpn.errors import UserError
-from fedpn.kernels import conv_relu_pool
+from fedpn.core.errors import UserError
+from fedpn.nn.kernels import conv_relu_pool
 from fedpn.nn.resnet import Norm, ResNet18, make_norm
 
 Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)

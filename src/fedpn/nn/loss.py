@@ -6,7 +6,7 @@ from functools import partial
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from fedpn.dirichlet import entropy, uncertain_cross_entropy
+from fedpn.core.dirichlet import entropy, uncertain_cross_entropy
 from fedpn.nn.posterior import Classifier, PosteriorNetwork
 
 

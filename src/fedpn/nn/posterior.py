@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedpn.dirichlet import Posterior
+from fedpn.core.dirichlet import Posterior
+from fedpn.core.trees import Params
 from fedpn.nn.density import Density
 from fedpn.nn.encoders import dense
-from fedpn.trees import Params
 
 EVIDENCE = 50.0  # log-evidence is kept within ±50
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from fedpn.errors import UserError
+from fedpn.core.errors import UserError
 
 Norm = Literal["none", "batch", "group"]
 

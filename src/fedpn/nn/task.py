@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from fedpn.algorithm import Batch, Task
-from fedpn.dirichlet import Posterior
+from fedpn.core.dirichlet import Posterior
+from fedpn.core.task import Batch, Task
+from fedpn.core.trees import Params
 from fedpn.nn.posterior import Classifier, Loss, call
-from fedpn.trees import Params
 
 NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 

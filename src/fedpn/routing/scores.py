@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedpn import dirichlet
-from fedpn.dirichlet import Posterior
+from fedpn.core import dirichlet
+from fedpn.core.dirichlet import Posterior
 
 
 class Opinion(NamedTuple):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedpn.routing.calibrate import Thresholds
 from fedpn.routing.scores import Opinion
+from fedpn.routing.thresholds import Thresholds
 
 OUTCOMES = ("local_confident", "local_ambiguous", "local_ood", "global_uncertain")
 SOURCES = ("local", "global")

@@ -1,0 +1,64 @@
+"""fedpn predict and fedpn export: answers, and a client's means of answering."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedpn.cli.commands.command import command
+from fedpn.cli.commands.rows import write_rows
+
+
+def add(commands: Any) -> None:
+    _add_predict(commands)
+    _add_export(commands)
+
+
+def _add_predict(commands: Any) -> None:
+    text = "answer for one client's inputs, each with its source and reason"
+    option = command(commands, "predict", _predict, text).add_argument
+    option("run", type=Path, metavar="RUN", help="a finished run, or an exported folder")
+    option(
+        "inputs",
+        type=Path,
+        metavar="INPUT",
+        help="an .npz with `images` (or `x`), a table, or a folder of images",
+    )
+    option("--client", help="whose models answer; needed where there are several")
+    option("--out", type=Path, help="a .csv, .jsonl or .md file (default: lines on the terminal)")
+
+
+def _predict(options: argparse.Namespace) -> None:
+    from fedpn.serving.inputs import read_inputs
+    from fedpn.serving.predict import load
+
+    predictor = load(options.run, options.client)
+    bundle = predictor.bundle
+    names, inputs, remark = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
+    if remark:
+        print(f"{options.inputs}: {remark}", file=sys.stderr)
+    answers = predictor(inputs)
+    rows = [{"input": name} | a.row() for name, a in zip(names, answers, strict=True)]
+    if options.out is None:
+        print("input\tanswer\tconfidence\tsource\toutcome\treason")
+        for name, a in zip(names, answers, strict=True):
+            said = a.label if a.label is not None else f"no answer (perhaps {a.guess})"
+            print(f"{name}\t{said}\t{a.confidence:.3f}\t{a.source}\t{a.outcome}\t{a.reason}")
+        return
+    write_rows(options.out, rows)
+    print(f"{len(rows)} answers: {options.out}")
+
+
+def _add_export(commands: Any) -> None:
+    text = "write one client's models, thresholds and provenance to a folder of its own"
+    option = command(commands, "export", _export, text).add_argument
+    option("run", type=Path, metavar="RUN", help="a finished run")
+    option("--client", help="whose")
+    option("--out", type=Path, required=True, help="the new folder")
+
+
+def _export(options: argparse.Namespace) -> None:
+    from fedpn.serving.bundle import export
+
+    bundle = export(options.run, options.client, options.out)
+    print(f"client {bundle.client}: {options.out} (try: fedpn predict {options.out} INPUT)")

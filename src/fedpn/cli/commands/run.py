@@ -1,0 +1,106 @@
+"""fedpn run."""
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedpn.cli.commands.command import command
+from fedpn.core.errors import UserError
+
+if TYPE_CHECKING:
+    from fedpn.runs.config import Config
+
+
+def add(commands: Any) -> None:
+    text = "train, personalise, calibrate, evaluate and report"
+    option = command(commands, "run", _run, text).add_argument
+    option("config", nargs="?", type=Path, metavar="CONFIG.toml", help="settings")
+    option("--dataset", help="a named set, or a path to your own (default: digits)")
+    option(
+        "--algorithm", help="see `fedpn algorithms`, or file.py:Class of your own (default: fedpn)"
+    )
+    option("--clients", help="how many clients the rows are dealt to")
+    option("--rounds", help="federated rounds")
+    option("--seed", help="of everything that is drawn (default: 0)")
+    option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
+    option("--router", help="switch by another score: msp, energy, entropy, gaussian or foreign")
+    option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
+    option("--device", help="auto, cpu, cuda or mps (default: auto)")
+    option("--tensorboard", action="store_true", help="write event files into the run directory")
+    option("--mlflow", action="store_true", help="log to MLflow")
+    option("--resume", action="store_true", help="go on with the run in --out")
+    option(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fedpn.cli.console import Display, Interrupt
+    from fedpn.core.allocator import keep_freed_memory
+    from fedpn.federated.rounds import Company, Stopped
+    from fedpn.reporting import report
+    from fedpn.runs import pipeline
+    from fedpn.runs.trackers import TRACKERS, find_tracker
+
+    if options.checkpoint_every is not None and options.checkpoint_every < 1:
+        raise UserError(f"--checkpoint-every is {options.checkpoint_every}, but must be at least 1")
+    trackers = tuple(find_tracker(name) for name in TRACKERS if getattr(options, name))
+    config = _config(options)
+    keep_freed_memory()
+    if options.resume:
+        pipeline.refuse_changes(config, options.out)
+    name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
+    out = options.out or Path("runs") / name
+    with ExitStack() as stack:
+        display, interrupt = stack.enter_context(Display()), stack.enter_context(Interrupt())
+        company = Company(display, trackers, interrupt, display.say, options.checkpoint_every)
+        try:
+            pipeline.run(config, out, options.resume, company)
+        except Stopped as stopped:
+            stack.close()
+            print(f"stopped {stopped}; go on with: fedpn run --resume --out {out}", file=sys.stderr)
+            return 130
+    print(f"\n{report.text([out])}\n\nreport: {out / 'report.html'}")
+    return 0
+
+
+def _config(options: argparse.Namespace) -> "Config":
+    """Lays what was typed over the config file, and that over the run to go on with."""
+    from fedpn.runs.config import parse_setting, read_toml, resolve
+    from fedpn.runs.pipeline import stored
+
+    layers = [read_toml(options.config)] if options.config else []
+    if options.resume:
+        if options.out is None:
+            raise UserError("--resume needs --out: the directory of the run to go on with")
+        layers.insert(0, stored(options.out))
+    flags = ("dataset", "algorithm", "clients", "rounds", "seed")
+    for name in flags:
+        value = getattr(options, name)
+        if value is not None:
+            # Names are texts as they stand; numbers are read as in --set.
+            plain = name in ("dataset", "algorithm")
+            layers.append({name: value} if plain else parse_setting(f"{name}={value}"))
+    if options.device is not None:
+        layers.append({"train": {"device": options.device}})
+    if options.router is not None:
+        layers.append({"routing": {"router": options.router}})
+    layers += [parse_setting(text) for text in options.set]
+    config = resolve(layers)
+    _refuse_idle(options.set, config)
+    return config
+
+
+def _refuse_idle(settings: list[str], config: "Config") -> None:
+    """A setting of another algorithm would change nothing, and nobody would notice."""
+    from fedpn.algorithms import ALGORITHMS
+
+    for text in settings:
+        section, dot, rest = text.partition(".")
+        if dot and section in ALGORITHMS and section != config.algorithm:
+            raise UserError(
+                f"--set {text} changes nothing, for the algorithm is {config.algorithm}; "
+                f"say --set method.{rest}"
+            )

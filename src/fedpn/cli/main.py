@@ -1,0 +1,68 @@
+"""The command line: fedpn run | predict | export | report | compare | data …"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from typing import Any, NoReturn
+
+import fedpn
+from fedpn.cli.commands import answer, data, doctor, flower, run, tables
+from fedpn.core.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells mistakes in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; 2 for the user's mistakes, 1 for failures."""
+    # Before PyTorch is loaded: threads that wait shall sleep, not spin, for others want the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    try:
+        options = _parser().parse_args(arguments)
+        status: int = options.do(options) or 0
+        return status
+    except UserError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"fedpn: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fedpn: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 1
+    except Exception as error:  # a failure of ours: one line, unless asked for more
+        if debug:
+            traceback.print_exc()
+        print(
+            f"fedpn: failed: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr
+        )
+        return 1
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="fedpn", description=fedpn.__doc__)
+    parser.add_argument("--version", action="version", version=f"fedpn {fedpn.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for family in (run, answer, tables, data, doctor, flower, *_plugins()):
+        family.add(commands)
+    return parser
+
+
+def _plugins() -> Iterator[Any]:
+    """Commands of other packages, such as `fedpn paper`: modules with `add(commands)`."""
+    for entry in entry_points(group="fedpn.commands"):
+        yield entry.load()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

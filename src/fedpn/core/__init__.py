@@ -1,0 +1,1 @@
+"""Mathematics and small tools that know nothing of federations."""

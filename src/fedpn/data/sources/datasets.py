@@ -1,0 +1,137 @@
+"""Named sets: a name -> pooled rows."""
+
+import difflib
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Array, Dataset
+from fedpn.data.sources import archive, npz
+from fedpn.data.sources.download import fetch
+from fedpn.data.sources.publishers import DIGITS, PUBLISHERS, Publisher
+
+BUILT_IN = "digits"
+
+
+def load(name: str, url: str | None = None) -> Dataset:
+    """Finds a named set in `$FEDPN_DATA`, then in the cache, then at its publisher.
+
+    `url` is another place that holds the publisher's files.
+
+    >>> digits = load("digits")
+    >>> len(digits), digits.shape, digits.classes[:3]
+    (1797, (1, 28, 28), ('0', '1', '2'))
+    """
+    if name == BUILT_IN:
+        return _digits()
+    path = get(name, url)
+    content = archive.read(path)
+    publisher = PUBLISHERS.get(name)
+    classes = content.classes
+    if publisher:
+        if len(classes) > len(publisher.classes):
+            raise UserError(
+                f"{path} holds {len(classes)} classes and {name!r} has {len(publisher.classes)}; "
+                "give the file another name"
+            )
+        classes = publisher.classes[: len(classes)]
+    return Dataset(
+        name,
+        content.x,
+        content.y,
+        classes,
+        content.client,
+        content.clients,
+        note=note_of(publisher, content.rows),
+        remarks=content.remarks,
+    )
+
+
+def get(name: str, url: str | None = None) -> Path:
+    """Makes sure that a set is at hand, and returns its file."""
+    path = find(name)
+    if path:
+        return path
+    if name not in PUBLISHERS:
+        raise unknown(name)
+    publisher = PUBLISHERS[name]
+    if url:
+        publisher = replace(publisher, url=url.rstrip("/"))
+    target = cache() / f"{name}.npz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as own:
+        files = fetch(name, publisher, Path(own), [place / name for place in places()])
+        npz.write(target, _whole(name, publisher, publisher.read(*files)))
+    return target
+
+
+def find(name: str) -> Path | None:
+    """The file of a set that is at hand."""
+    paths = (place / f"{name}.npz" for place in places())
+    return next((path for path in paths if path.is_file()), None)
+
+
+def names() -> list[str]:
+    """Every name that `load` takes: the known ones first, then what else is at hand."""
+    found = {path.stem for place in places() for path in place.glob("[!.]*.npz")}
+    known = [BUILT_IN, *PUBLISHERS]
+    return known + sorted(found - set(known))
+
+
+def places() -> list[Path]:
+    """Where sets are looked for, in this order."""
+    given = os.environ.get("FEDPN_DATA")
+    return ([Path(given).expanduser()] if given else []) + [cache()]
+
+
+def cache() -> Path:
+    """Where downloaded sets are kept."""
+    from platformdirs import user_cache_path
+
+    given = os.environ.get("FEDPN_CACHE")
+    return Path(given).expanduser() if given else user_cache_path("fedpn")
+
+
+def note_of(publisher: Publisher | None, rows: dict[str, int]) -> str:
+    """What must be said beside every figure."""
+    if publisher is None:
+        return ""
+    return "; ".join(filter(None, (publisher.shortfall(rows), publisher.leak)))
+
+
+def unknown(name: str) -> UserError:
+    """Tells what the user may have meant."""
+    near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.5)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return UserError(
+        f"there is no dataset {name!r}; {meant}`fedpn data list` shows all names, "
+        "and a path to your own data needs a '/' or an ending (.npz, .csv, .parquet)"
+    )
+
+
+def _whole(name: str, publisher: Publisher, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Refuses files that are well formed but hold something else."""
+    for part, rows in publisher.rows.items():
+        found = len(arrays.get(f"{part}_labels", ()))
+        if found != rows or len(arrays.get(f"{part}_images", ())) != rows:
+            raise UserError(
+                f"the files of {name!r} hold {found} {part} rows and should hold {rows}; "
+                f"fetch them again from {publisher.url}"
+            )
+    return arrays
+
+
+def _digits() -> Dataset:
+    """The 1797 digits that ship inside scikit-learn, 8×8 of 17 shades, scaled to 28×28."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    small = load_digits()
+    pixels = np.clip(small.images * 16, 0, 255).astype(np.uint8)
+    size, method = (28, 28), Image.Resampling.BILINEAR
+    images = np.stack([np.asarray(Image.fromarray(p).resize(size, method)) for p in pixels])
+    return Dataset(BUILT_IN, images[:, None], small.target.astype(np.int64), DIGITS)

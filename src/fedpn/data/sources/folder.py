@@ -1,0 +1,121 @@
+"""A folder of images: one folder in it for each class, or for each client."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Dataset
+from fedpn.data.sources import picture
+
+DEFAULT_SIZE = 32  # of images of mixed sizes, where the user names none
+PARTS = {"train", "val", "valid", "validation", "test"}
+CLUTTER = {"thumbs.db", "desktop.ini", "__macosx"}  # and names that begin with a dot
+
+
+def load_folder(path: Path, image_size: int | None = None) -> Dataset:
+    """Reads `class/picture` files, or `client/class/picture`.
+
+    Where the outer folders are called train, test and so on, they are pooled instead.
+    """
+    found = sorted(_find(path), key=lambda file: file.kind)
+    names = sorted({file.kind for file in found})
+    if len(names) < 2:
+        raise UserError(
+            f"{path} holds {len(names)} folders with pictures; it needs one for each class, "
+            "at least 2"
+        )
+    paths = [file.path for file in found]
+    looks = [picture.look(path) for path in paths]
+    mode, mode_remark = _one_mode(looks)
+    size, size_remark = _one_size(looks, image_size)
+    outer = sorted({file.outer for file in found})
+    pooled = all(name.lower() in PARTS for name in outer)
+    remarks = [f"the folders {', '.join(outer)} were pooled; rows are dealt afresh"] * pooled
+    remarks += [remark for remark in (mode_remark, size_remark) if remark]
+    dataset = Dataset(
+        path.resolve().name,
+        picture.read(paths, mode, size),
+        np.array([names.index(file.kind) for file in found]),
+        tuple(names),
+        remarks=tuple(remarks),
+    )
+    if pooled or outer == [""]:
+        return dataset
+    owner = np.array([outer.index(file.outer) for file in found])
+    return replace(dataset, client=owner, clients=tuple(outer))
+
+
+class File(NamedTuple):
+    """A picture: the names of its outer folder, if there is one, and of its class."""
+
+    outer: str
+    kind: str
+    path: Path
+
+
+def _find(path: Path) -> list[File]:
+    inside = _entries(path)
+    if not inside or not all(_holds_folders(entry) for entry in inside):
+        return [File("", kind, file) for kind, files in _classes(path).items() for file in files]
+    return [
+        File(outer.name, kind, file)
+        for outer in inside
+        for kind, files in _classes(outer).items()
+        for file in files
+    ]
+
+
+def _classes(path: Path) -> dict[str, list[Path]]:
+    files = {}
+    for entry in _entries(path):
+        if not entry.is_dir():
+            raise UserError(
+                f"{entry} lies beside the folders of the classes; move it into one or take it away"
+            )
+        files[entry.name] = _entries(entry)
+        if not files[entry.name]:
+            raise UserError(f"the folder {entry} is empty; put pictures of that class into it")
+        deeper = next((file for file in files[entry.name] if file.is_dir()), None)
+        if deeper:
+            raise UserError(
+                f"{deeper} is a folder where pictures were expected; give each class one folder "
+                f"in {path}"
+            )
+    return files
+
+
+def _entries(path: Path) -> list[Path]:
+    return sorted(
+        entry
+        for entry in path.iterdir()
+        if not entry.name.startswith(".") and entry.name.lower() not in CLUTTER
+    )
+
+
+def _holds_folders(path: Path) -> bool:
+    return path.is_dir() and any(entry.is_dir() for entry in _entries(path))
+
+
+def _one_mode(looks: list[picture.Look]) -> tuple[str, str]:
+    modes = Counter(look.mode for look in looks)
+    if len(modes) == 1:
+        return looks[0].mode, ""
+    grey = modes[picture.GREY]
+    return picture.COLOUR, f"{grey} grey images of {len(looks)} were brought to colour"
+
+
+def _one_size(looks: list[picture.Look], wanted: int | None) -> tuple[tuple[int, int], str]:
+    sizes = sorted({(look.width, look.height) for look in looks})
+    if wanted is None and len(sizes) == 1:
+        return sizes[0], ""
+    side = wanted or DEFAULT_SIZE
+    if sizes == [(side, side)]:
+        return (side, side), ""
+    first, last = (f"{width}×{height}" for width, height in (sizes[0], sizes[-1]))
+    spread = f"of {len(sizes)} sizes, {first} to {last}," if len(sizes) > 1 else f"of {first}"
+    way = "" if wanted else "; --set data.image_size=… names another size"
+    return (side, side), f"{len(looks)} images {spread} were resized to {side}×{side}{way}"

@@ -1,0 +1,100 @@
+"""One's own data: a NumPy archive, a table or a folder of images -> pooled rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Dataset
+from fedpn.data.sources import archive, datasets, picture, table
+from fedpn.data.sources.folder import load_folder
+
+ENDINGS = (".npz", *table.READERS)
+
+
+def open_dataset(
+    spec: str,
+    image_size: int | None = None,
+    label: str | None = None,
+    client: str | None = None,
+    features: Sequence[str] = (),
+) -> Dataset:
+    """Opens a named set, or one's own data by their path.
+
+    A spec is a path if it holds a slash or ends like a file; a bare word is a name first, and
+    then a folder.
+
+    >>> open_dataset("digits").name
+    'digits'
+    """
+    if is_path(spec):
+        return load_own(Path(spec).expanduser(), image_size, label, client, features)
+    dataset = datasets.load(spec)
+    return _resized(dataset, image_size)
+
+
+def is_path(spec: str) -> bool:
+    """Tells a path from a name.
+
+    >>> is_path("mnist"), is_path("my/mnist"), is_path("wine.csv")
+    (False, True, True)
+    """
+    if "/" in spec or "\\" in spec or Path(spec).suffix.lower() in ENDINGS:
+        return True
+    return Path(spec).is_dir() and spec not in datasets.names()
+
+
+def load_own(
+    path: Path,
+    image_size: int | None = None,
+    label: str | None = None,
+    client: str | None = None,
+    features: Sequence[str] = (),
+) -> Dataset:
+    """Reads one's own data; `Dataset.remarks` tell what was done to them.
+
+    `label`, `client` and `features` name columns of a table; `image_size` is the side of square
+    images.
+    """
+    if image_size is not None and image_size < 1:
+        raise UserError(f"data.image_size is {image_size}; it needs at least 1 pixel")
+    if not path.exists():
+        raise UserError(f"there is no file or folder {path}; check the path")
+    if path.is_dir():
+        return load_folder(path, image_size)
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty")
+    ending = path.suffix.lower()
+    if ending in table.READERS:
+        return table.load_table(path, label, client, features)
+    if ending == ".npz":
+        return _resized(_load_npz(path), image_size)
+    raise UserError(
+        f"{path} ends with {ending or 'nothing'!r}; own data are a folder of images by class, "
+        f"or a file that ends with {', '.join(ENDINGS)}"
+    )
+
+
+def _load_npz(path: Path) -> Dataset:
+    content = archive.read(path)
+    parts = ", ".join(part for part in content.rows if part)
+    pooled = (f"the parts {parts} were pooled; rows are dealt afresh",) if parts else ()
+    return Dataset(
+        path.stem,
+        content.x,
+        content.y,
+        content.classes,
+        content.client,
+        content.clients,
+        remarks=content.remarks + pooled,
+    )
+
+
+def _resized(dataset: Dataset, size: int | None) -> Dataset:
+    if size is None or dataset.x.ndim == 2 or dataset.shape[1:] == (size, size):
+        return dataset
+    height, width = dataset.shape[1:]
+    remark = f"{len(dataset)} images of {width}×{height} were resized to {size}×{size}"
+    return replace(
+        dataset, x=picture.resize(dataset.x, (size, size)), remarks=(*dataset.remarks, remark)
+    )

@@ -1,0 +1,69 @@
+"""Arrays as people save them -> images as bytes, or features as floats."""
+
+import numpy as np
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Array, channels_first
+
+
+def as_rows(values: Array, what: str) -> tuple[Array, str]:
+    """Brings rows to uint8 [N, C, H, W] or float32 [N, F]; the remark tells what that took.
+
+    >>> as_rows(np.zeros((2, 8, 8), np.uint8), "x")[0].shape
+    (2, 1, 8, 8)
+    >>> as_rows(np.array([[1, 2], [3, 4]]), "x")[0].dtype
+    dtype('float32')
+    """
+    if values.dtype.kind not in "iufb":
+        raise UserError(f"{what} has the type {values.dtype}; images are bytes, features numbers")
+    if values.ndim not in (2, 3, 4) or 0 in values.shape[1:]:
+        raise UserError(
+            f"{what} has the shape {values.shape}; images are [N, H, W] or [N, H, W, C], "
+            "features [N, F]"
+        )
+    if values.ndim == 2:
+        return as_features(values, what), ""
+    pixels, remark = _as_bytes(values, what)
+    images = channels_first(pixels)
+    if images.shape[1] > 4:
+        raise UserError(
+            f"{what} has the shape {values.shape}; images have 1 to 4 channels, as the second axis "
+            "or the last"
+        )
+    return images, remark
+
+
+def as_features(values: Array, what: str) -> Array:
+    """Refuses what is no number, and names where it is."""
+    with np.errstate(over="ignore"):  # what float32 cannot hold is named below
+        features = values.astype(np.float32)
+    refuse_nonfinite(features, what)
+    return features
+
+
+def refuse_nonfinite(values: Array, what: str) -> None:
+    """Names the first row with a value that is missing or infinite."""
+    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if len(bad):
+        raise UserError(
+            f"row {bad[0]} of {what} holds a value that is missing or infinite; "
+            "fill it in or drop the row"
+        )
+
+
+def _as_bytes(values: Array, what: str) -> tuple[Array, str]:
+    if values.dtype == np.uint8:
+        return values, ""
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8) * 255, f"{what}: false and true became 0 and 255"
+    if values.dtype.kind == "f":
+        refuse_nonfinite(values, what)
+    low, high = (values.min(), values.max()) if values.size else (0, 0)
+    if values.dtype.kind == "f" and low >= 0 and high <= 1:
+        return np.round(values * 255).astype(np.uint8), f"{what}: 0 to 1 became bytes, 0 to 255"
+    if low >= 0 and high <= 255 and (values == np.round(values)).all():
+        return values.astype(np.uint8), ""
+    raise UserError(
+        f"{what} holds values from {low:g} to {high:g}; pixels are bytes from 0 to 255 "
+        "or floats from 0 to 1"
+    )

@@ -1,0 +1,1 @@
+"""How clients and a server learn together: phases, the conductor, the simulator."""

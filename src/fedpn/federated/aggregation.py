@@ -1,0 +1,118 @@
+"""Means of stacked uploads: pure functions of what clients moved by, and of their weights."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedpn.core.bounds import NonNegative, Positive, Share
+from fedpn.core.trees import Slots, map_slots
+
+
+@dataclass(frozen=True)
+class AggregationConfig:
+    """How uploads become one: `private` clips each and adds Gaussian noise to their mean."""
+
+    rule: Literal["mean", "median", "trimmed", "krum", "multikrum", "private"] = "mean"
+    byzantine: Share = 0.2  # the share of clients that robust means are prepared for
+    clip: Positive = 1.0  # the norm to which `private` bounds what a client moves by
+    noise: NonNegative = 1.0  # its standard deviation, in units of the clip
+    delta: Positive = 1e-5  # of the (ε, δ) account
+
+
+def weighted_sum(moves: Slots, weights: Tensor) -> Slots:
+    """Sums over the leading (client) axis.
+
+    >>> weighted_sum({"model": {"w": torch.tensor([1.0, 2.0])}}, torch.tensor([1.0, 3.0]))
+    {'model': {'w': tensor(7.)}}
+    """
+    return map_slots(lambda t: torch.tensordot(weights.to(t), t, 1), moves)
+
+
+def weighted_mean(moves: Slots, weights: Tensor) -> Slots:
+    """Averages by weight.
+
+    >>> weighted_mean({"model": {"w": torch.tensor([1.0, 2.0])}}, torch.tensor([1.0, 3.0]))
+    {'model': {'w': tensor(1.7500)}}
+    """
+    return weighted_sum(moves, weights / weights.sum())
+
+
+def trimmed_mean(moves: Slots, cut: int) -> Slots:
+    """Drops the `cut` smallest and largest of each coordinate (Yin et al., 2018).
+
+    >>> trimmed_mean({"model": {"w": torch.tensor([1.0, 2.0, 3.0, 99.0])}}, cut=1)
+    {'model': {'w': tensor(2.5000)}}
+    """
+    return map_slots(lambda t: t.sort(0).values[cut : len(t) - cut].mean(0), moves)
+
+
+def median(moves: Slots) -> Slots:
+    """The coordinate-wise median (Yin et al., 2018): all but the middle one or two are cut."""
+    count = len(next(iter(moves["model"].values())))
+    return trimmed_mean(moves, (count - 1) // 2)
+
+
+def krum(moves: Slots, byzantine: int, keep: int) -> Slots:
+    """Averages the `keep` uploads that lie closest to their neighbours (Blanchard et al., 2017).
+
+    Of five with one liar, two neighbours count: 1 has the least, 1 + 4; then 0, then 3.
+
+    >>> moves = {"model": {"w": torch.tensor([[0.0], [1.0], [3.0], [7.0], [50.0]])}}
+    >>> [float(krum(moves, 1, keep)["model"]["w"]) for keep in (1, 2, 3)]
+    [1.0, 0.5, 1.3333333730697632]
+    """
+    flat = torch.cat([t.reshape(len(t), -1) for t in moves["model"].values()], 1)
+    distances = torch.cdist(flat, flat).square()
+    neighbours = max(len(flat) - byzantine - 2, 1)
+    # Each is nearest to itself: that one does not count.
+    scores = distances.sort(1).values[:, 1 : neighbours + 1].sum(1)
+    best = scores.argsort(stable=True)[:keep]
+    return map_slots(lambda t: t[best].mean(0), moves)
+
+
+def norms(moves: Slots) -> Tensor:
+    """The length of each client's move of the model: [C]."""
+    squares = [t.reshape(len(t), -1).square().sum(1) for t in moves["model"].values()]
+    length: Tensor = torch.stack(squares).sum(0).sqrt()
+    return length
+
+
+def private_mean(moves: Slots, clip: float, noise: float, generator: torch.Generator) -> Slots:
+    """Clips each move to a norm, averages evenly, adds Gaussian noise (McMahan et al., 2018)."""
+    scale = (clip / norms(moves).clamp(min=clip)).to(torch.float64)
+    count = len(scale)
+
+    def one(t: Tensor) -> Tensor:
+        mean: Tensor = torch.tensordot(scale.to(t), t, 1) / count
+        drawn = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
+        return mean + noise * clip / count * drawn.to(mean)
+
+    return map_slots(one, moves)
+
+
+def make_rule(
+    config: AggregationConfig, generator: torch.Generator
+) -> Callable[[Slots, Tensor], Slots]:
+    """The chosen rule as a function of stacked moves and weights."""
+
+    def byzantine(moves: Slots) -> int:
+        count = len(next(iter(moves["model"].values())))
+        return int(config.byzantine * count)
+
+    def some(moves: Slots) -> int:
+        count = len(next(iter(moves["model"].values())))
+        return min(byzantine(moves), (count - 1) // 2)
+
+    return {
+        "mean": weighted_mean,
+        "median": lambda moves, weights: median(moves),
+        "trimmed": lambda moves, weights: trimmed_mean(moves, some(moves)),
+        "krum": lambda moves, weights: krum(moves, byzantine(moves), 1),
+        "multikrum": lambda moves, weights: krum(
+            moves, byzantine(moves), max(len(weights) - byzantine(moves), 1)
+        ),
+        "private": lambda moves, weights: private_mean(moves, config.clip, config.noise, generator),
+    }[config.rule]

@@ -1,0 +1,40 @@
+"""Flower's ClientApp: a new process for every message, so all is imported when it is needed."""
+
+from collections.abc import Callable
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+MASKS = "secaggplus_configs"  # Flower's record in a message that plays the protocol of masks
+
+
+@app.query("introduce")
+def introduce(message: Message, context: Context) -> Message:
+    return _answer(message, context, "introduce")
+
+
+def secure(message: Message, context: Context, call: Callable[..., Message]) -> Message:
+    """Masks uploads in rounds that ask for it."""
+    if MASKS not in message.content.config_records:
+        return call(message, context)
+    from fedpn.flower.app.secure import masked
+
+    return masked(message, context, call)
+
+
+@app.train(mods=[secure])
+def train(message: Message, context: Context) -> Message:
+    return _answer(message, context, "play")
+
+
+@app.train("personalise")
+def personalise(message: Message, context: Context) -> Message:
+    return _answer(message, context, "personalise")
+
+
+def _answer(message: Message, context: Context, act: str) -> Message:
+    from fedpn.flower.app import client
+
+    told = client.answer(message.content, context.node_config, getattr(client, act))
+    return Message(told, reply_to=message)

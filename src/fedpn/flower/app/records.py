@@ -1,0 +1,93 @@
+"""Messages: what a server tells nodes and what they answer, as Flower's records and back."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from fedpn.core.errors import UserError
+from fedpn.core.trees import Slots, flatten, unflatten
+from fedpn.runs.config import Config, resolve
+
+# The kinds of messages, as Flower names them.
+INTRODUCE = "query.introduce"
+TRAIN = "train"
+PERSONALISE = "train.personalise"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a server says to a node, beside arrays."""
+
+    run: str  # the name under which a node keeps what belongs to this run
+    config: str  # the settings, as JSON
+    model: str = ""  # the network, as JSON
+    roles: str = ""  # of the slots that come with it, by commas
+    round: int = 0  # rounds done before this one
+    base: int = 0  # the node's last round that counted: what it remembers of later ones is void
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a node says of itself; never rows, labels or personal parameters."""
+
+    name: str
+    error: str = ""  # why it could not do what it was told
+    loss: float = 0.0
+    facts: str = ""  # more, as JSON
+
+
+def pack_order(order: Order, slots: Slots | None = None) -> RecordDict:
+    content = RecordDict({"order": ConfigRecord(asdict(order))})
+    if slots is not None:
+        content["slots"] = pack(slots)
+    return content
+
+
+def pack_report(report: Report, slots: Slots | None = None) -> RecordDict:
+    content = RecordDict({"report": ConfigRecord(asdict(report))})
+    if slots is not None:
+        content["slots"] = pack(slots)
+    return content
+
+
+def read_order(content: RecordDict) -> Order:
+    return Order(**_values(content, "order"))
+
+
+def read_report(content: RecordDict) -> Report:
+    """Reads what a node says; a value of another kind is a TypeError."""
+    report = Report(**_values(content, "report"))
+    for field in fields(Report):
+        value = getattr(report, field.name)
+        if type(value) is not field.type:
+            raise TypeError(f"{field.name} is {value!r}")
+    return report
+
+
+def _values(content: RecordDict, name: str) -> dict[str, Any]:
+    return dict(content.config_records[name])
+
+
+def pack(slots: Slots) -> ArrayRecord:
+    """Slots as arrays named `role/name`."""
+    return ArrayRecord({name: Array(t.cpu().numpy()) for name, t in flatten(slots).items()})
+
+
+def unpack(content: RecordDict, roles: Sequence[str]) -> Slots:
+    """Arrays as slots; roles may be empty."""
+    record = content.array_records["slots"]
+    return unflatten(
+        {name: torch.from_numpy(a.numpy().copy()) for name, a in record.items()}, roles
+    )
+
+
+def read_config(text: str) -> Config:
+    """Reads settings from JSON."""
+    try:
+        return resolve([json.loads(text)])
+    except ValueError as error:
+        raise UserError(f"the settings that came with the run cannot be read: {error}") from None

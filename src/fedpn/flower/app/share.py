@@ -1,0 +1,88 @@
+"""A node's share of the data: files of its own or, for trials, a partition of a named set."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Array, Dataset
+from fedpn.data.federation import Federation, federate
+from fedpn.data.moments import moments
+from fedpn.federated.rounds import fingerprint
+from fedpn.nn.blueprint import Blueprint
+from fedpn.runs.config import Config
+from fedpn.runs.prepare import Prepared, check_calibration, deal, equip, read
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one node has.
+
+    Of its own files a node makes a federation of one; a trial deals the whole set as the simulator
+    does, so that rows foreign to the node are there to be judged by.
+    """
+
+    name: str
+    dataset: Dataset
+    federation: Federation
+    client: int  # the node's place in that federation
+    partition: int | None
+
+    @property
+    def rows(self) -> Array:
+        """The rows that the node trains on."""
+        return self.federation.train[self.client]
+
+    def introduce(self) -> dict[str, Any]:
+        """What a server must know before the first round: forms and sums, no rows or labels."""
+        total = moments(self.dataset.x[self.rows])
+        return {
+            "partition": self.partition,
+            "rows": len(self.rows),
+            "shape": list(self.dataset.shape),
+            "classes": list(self.dataset.classes),
+            "features": list(self.dataset.features),
+            "moments": [column.tolist() for column in total],
+            "note": " ".join(filter(None, (self.dataset.note, *self.dataset.remarks))),
+        }
+
+    def equip(self, config: Config, model: str) -> Prepared:
+        """Brings the share and the federation's model together."""
+        blueprint = Blueprint(**json.loads(model))
+        if tuple(blueprint.shape) != self.dataset.shape:
+            raise UserError(
+                f"rows of this node have the shape {self.dataset.shape}, and the federation's "
+                f"{tuple(blueprint.shape)}"
+            )
+        return equip(config, self.dataset, self.federation, blueprint)
+
+    def fingerprint(self) -> str:
+        return fingerprint(self.dataset)
+
+
+def open_share(node: Mapping[str, Any], config: Config) -> Share:
+    """Opens what the node's settings name: `data`, or `partition-id` and `num-partitions`."""
+    if "data" in node:
+        name = _name(node, "")
+        dataset = replace(read(config, str(node["data"])), client=None, clients=())
+        federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
+        check_calibration(config, dataset, federation, [0])
+        return Share(name, dataset, federation, 0, None)
+    if "partition-id" not in node or "num-partitions" not in node:
+        raise UserError("a node needs data=PATH, or partition-id and num-partitions")
+    number, count = int(node["partition-id"]), int(node["num-partitions"])
+    if not 0 <= number < count:
+        raise UserError(f"partition-id is {number}, but must be from 0 to {count - 1}")
+    dataset, federation = deal(replace(config, clients=count))
+    check_calibration(config, dataset, federation, [number])
+    return Share(_name(node, str(number)), dataset, federation, number, number)
+
+
+def _name(node: Mapping[str, Any], otherwise: str) -> str:
+    name = str(node.get("name", otherwise))
+    if not name:
+        raise UserError("a node with data of its own needs a name (fedpn flower supernode --name)")
+    return name

@@ -1,0 +1,65 @@
+"""What a node keeps on disk: its memory by round, and in the end the bundle that answers.
+
+A node trains on from the memory of its last round that counted with the server, so the last two
+are kept: the one that counted and the one that may. Files are replaced whole or not at all.
+"""
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedpn.core import store
+from fedpn.core.errors import UserError
+from fedpn.core.trees import Slots, flatten, unflatten
+
+_NAME = re.compile(r"memory-(\d{8})\.safetensors")
+
+
+class NodeState:
+    """A node's files of one run."""
+
+    def __init__(self, home: Path, run: str, data: str) -> None:
+        if not re.fullmatch(r"[\w.-]{1,64}", run) or run.startswith("."):
+            raise UserError(f"the run's name {run!r} cannot be that of a directory")
+        self.home, self.place, self.data = home, home / "runs" / run, data
+        self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def load(self, round_: int, roles: Sequence[str]) -> Slots:
+        """Reads the memory of a round."""
+        path = self._path(round_)
+        if not path.exists():
+            raise UserError(f"the memory of round {round_} is lost: {path} is missing")
+        tensors, about = store.read_tensors(path)
+        if about["data"] != self.data:
+            raise UserError("the data are not those with which this node began the run")
+        return unflatten(tensors, roles)
+
+    def save(self, round_: int, memory: Slots, base: int) -> None:
+        """Writes the memory of a round; of the others only that of `base` is kept."""
+        store.write_tensors(self._path(round_), flatten(memory), data=self.data)
+        for path in self.place.iterdir():
+            found = _NAME.fullmatch(path.name)
+            if found and int(found[1]) not in (round_, base):
+                path.unlink()
+
+    @property
+    def draft(self) -> Path:
+        """An empty directory for a bundle to be."""
+        place = self.place / "draft"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(mode=0o700)
+        return place
+
+    def publish(self) -> Path:
+        """Puts the drafted bundle where `fedpn predict` finds it, in place of an older one."""
+        bundle, old = self.home / "bundle", self.place / "replaced"
+        shutil.rmtree(old, ignore_errors=True)
+        if bundle.exists():
+            bundle.rename(old)
+        (self.place / "draft").rename(bundle)
+        shutil.rmtree(old, ignore_errors=True)
+        return bundle
+
+    def _path(self, round_: int) -> Path:
+        return self.place / f"memory-{round_:08}.safetensors"

@@ -1,0 +1,54 @@
+"""Uploads at the border: a node may send anything, and only what was asked for comes in."""
+
+import json
+import math
+from typing import Any
+
+from flwr.app import RecordDict
+
+from fedpn.core.trees import Slots, flatten, stack
+from fedpn.flower.app.records import unpack
+from fedpn.flower.app.roster import Reply
+from fedpn.runs.config import leaves
+
+
+class Refused(Exception):  # noqa: N818
+    """Why an upload does not count."""
+
+
+def read_upload(content: RecordDict, expected: Slots) -> Slots:
+    """Reads an upload that has the names, shapes and types expected; stacked, as one of many."""
+    try:
+        found = flatten(unpack(content, tuple(expected)))
+    except Exception as error:
+        raise Refused(f"uploaded what cannot be read: {error}") from None
+    asked = flatten(expected)
+    strange = sorted(found.keys() ^ asked.keys())
+    if strange:
+        some = ", ".join(strange[:3]) + " …" * (len(strange) > 3)
+        raise Refused(f"uploaded other entries than were asked for: {some}")
+    for name, tensor in asked.items():
+        if found[name].shape != tensor.shape or found[name].dtype != tensor.dtype:
+            is_, should = (f"{t.dtype} {tuple(t.shape)}" for t in (found[name], tensor))
+            raise Refused(f"uploaded {name} as {is_}, not {should}")
+    # In the order of our own: sums over entries depend on it in the last bits.
+    ordered = {r: {n: found[f"{r}/{n}"] for n in params} for r, params in expected.items()}
+    return stack([ordered])
+
+
+def read_figures(reply: Reply) -> dict[str, Any]:
+    """Reads what a node says of its own model: a tree of finite numbers, or of none."""
+    if reply.report.error:
+        raise Refused(reply.report.error)
+    try:
+        tree = json.loads(reply.report.facts)
+        told = dict(leaves(tree))
+        rows, classes = told.pop("rows"), told.pop("classes")
+        numbers = [value for value in told.values() if value is not None]
+        sound = "accuracy" in tree and isinstance(rows, int) and isinstance(classes, list | None)
+    except (ValueError, AttributeError, KeyError) as error:
+        raise Refused(f"its figures cannot be read: {error!r}") from None
+    if not sound or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+        raise Refused("its figures are none")
+    figures: dict[str, Any] = tree
+    return figures

@@ -1,0 +1,1 @@
+"""What starts a federation on Flower and watches over it."""

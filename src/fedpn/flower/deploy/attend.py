@@ -1,0 +1,59 @@
+"""One of Flower's programs in the foreground: its words shown, signals passed on, its end told."""
+
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from types import FrameType
+from typing import Self
+
+from fedpn.flower.deploy.processes import Child
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KEPT = 40  # lines, from which the reason of an end is told
+
+
+class Attendant:
+    """Stays with programs until it is asked to end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.words: deque[str] = deque(maxlen=KEPT)
+
+    def __enter__(self) -> Self:
+        self.before = {number: signal.signal(number, self._hear) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+
+    def show(self, child: Child) -> threading.Thread:
+        """Begins to show what a program says."""
+        self.words.clear()
+        thread = threading.Thread(target=self._pump, args=(child,), daemon=True)
+        thread.start()
+        return thread
+
+    def stay(self, child: Child) -> None:
+        """Waits until the program ends, or is to end."""
+        while child.alive and not self.asked:
+            time.sleep(0.1)
+
+    def pause(self, seconds: float) -> None:
+        """Waits, unless asked to end."""
+        until = time.monotonic() + seconds
+        while not self.asked and time.monotonic() < until:
+            time.sleep(0.1)
+
+    def _pump(self, child: Child) -> None:
+        assert child.process.stdout is not None
+        for raw in child.process.stdout:
+            line = raw.decode(errors="replace")
+            self.words.append(line)
+            sys.stdout.write(line)
+            sys.stdout.flush()

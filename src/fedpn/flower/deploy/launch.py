@@ -1,0 +1,154 @@
+"""A run on a SuperLink: the thin app submitted with its settings, then followed to its end.
+
+The settings go as a TOML file, which Flower reads whole, so that nothing needs quoting: `config` is
+plain JSON.
+"""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fedpn.core.errors import UserError
+from fedpn.core.store import write_text, write_toml
+from fedpn.flower.deploy import control
+from fedpn.flower.deploy.environment import environment, program
+from fedpn.flower.deploy.home import NAME
+from fedpn.flower.deploy.processes import Child, Failure
+from fedpn.runs.config import Config, read_toml, to_tree
+
+Event = dict[str, Any]
+PATIENCE = 60.0  # seconds for a SuperLink to come back
+_EVENT = re.compile(r"fedpn-event: (\{.*\})")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run is told; the keys are those of the thin app."""
+
+    config: Config
+    out: str  # on the SuperLink's machine
+    resume: bool
+    nodes: int
+    timeout: float  # seconds to wait for nodes
+    round_timeout: float  # seconds for the replies of one round
+    secure: bool = False  # whether uploads are masked
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "config": json.dumps(to_tree(self.config), ensure_ascii=False),
+            "out": self.out,
+            "resume": self.resume,
+            "nodes": self.nodes,
+            "timeout": self.timeout,
+            "round-timeout": self.round_timeout,
+            "secure": self.secure,
+        }
+
+
+def write_app(place: Path) -> None:
+    """Writes the thin app: what it runs is the fedpn that is installed on each machine."""
+    app = resources.files("fedpn.flower") / "thin" / "pyproject.toml"
+    write_text(place / "pyproject.toml", app.read_text(encoding="utf-8"))
+
+
+def make_app(config: Path, scratch: Path) -> tuple[Path, list[str]]:
+    """Makes the app of a run; returns it with the user's own modules that travel in it.
+
+    They are those beside a config that `fedpn flower init` made. Nothing else travels: Flower would
+    take all texts below, results and data of the operator's among them.
+    """
+    beside, app = config.resolve().parent, scratch / "app"
+    app.mkdir()
+    write_app(app)
+    own = beside / "pyproject.toml"
+    if not own.is_file() or not read_toml(own).get("tool", {}).get("flwr"):
+        return app, []
+    modules = sorted(beside.glob("*.py"))
+    for path in (own, *modules):
+        shutil.copy(path, app)
+    return app, [path.name for path in modules]
+
+
+def submit(home: Path, app: Path, order: Order) -> str:
+    """Submits a run; returns its number."""
+    settings = home / "run.toml"
+    write_toml(settings, order.settings())
+    return control.start(home, app, settings)
+
+
+def follow(home: Path, run: str, hear: Callable[[Event], None], log: Callable[[str], None]) -> str:
+    """Hears a run's events to its end; returns where it wrote its results."""
+    where: str | None = None
+    last = ""
+    for line in _words(home, run):
+        event = read_event(line)
+        if event is None:
+            log(line)
+            last = line.strip() or last
+        elif "error" in event:
+            raise (UserError if event.get("status") == 2 else Failure)(event["error"])
+        elif isinstance(event.get("done"), str):
+            where = event["done"]
+        else:
+            hear(event)
+    if where is not None:
+        return where
+    state, why = control.status(home, run)
+    raise Failure(f"the run ended as {state}: {last if why == 'N/A' else why}")
+
+
+def read_event(line: str) -> Event | None:
+    """What the server says of itself, among other lines.
+
+    >>> read_event('INFO :      fedpn-event: {"stage": "federate", "done": 1, "of": 3}')
+    {'stage': 'federate', 'done': 1, 'of': 3}
+    >>> read_event("INFO :      Starting") is None
+    True
+    """
+    found = _EVENT.search(line)
+    if found is None:
+        return None
+    try:
+        event = json.loads(found[1])
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _words(home: Path, run: str) -> Iterator[str]:
+    """The lines of a run's log, once each, though the connection be lost meanwhile."""
+    heard = 0
+    while True:
+        command = [program("flwr"), "log", run, NAME, "--stream"]
+        with Child("flwr log", command, environment(home)) as child:
+            assert child.process.stdout is not None
+            events = 0
+            for raw in child.process.stdout:
+                line = raw.decode(errors="replace").rstrip("\n")
+                if read_event(line) is not None:
+                    events += 1
+                    if events <= heard:
+                        continue  # a new connection tells all from the beginning
+                    heard = events
+                yield line
+        if _finished(home, run):
+            return
+
+
+def _finished(home: Path, run: str) -> bool:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return control.status(home, run)[0].startswith("finished")
+        except Failure:
+            if time.monotonic() > until:
+                raise Failure(
+                    "the SuperLink no longer answers; when it is back, run the same with --resume"
+                ) from None
+            time.sleep(2)

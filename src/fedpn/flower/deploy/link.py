@@ -1,0 +1,50 @@
+"""A SuperLink in the foreground, which lets in the nodes whose keys it was given."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fedpn.core.errors import UserError
+from fedpn.flower.deploy import control
+from fedpn.flower.deploy.attend import Attendant
+from fedpn.flower.deploy.certs import EVERYWHERE, check_server
+from fedpn.flower.deploy.environment import environment
+from fedpn.flower.deploy.health import answers, is_here, is_taken
+from fedpn.flower.deploy.home import Connection, furnish
+from fedpn.flower.deploy.processes import Child, Failure
+from fedpn.flower.deploy.programs import LinkFiles, superlink
+
+SECONDS = 60.0  # to start
+OPEN = (
+    "whoever reaches {address} can submit a run, and a run is code that every node executes: let "
+    "others reach only /v1/fleet/ and /health, through a proxy (docs/flower.md)"
+)
+
+Say = Callable[[str], None]
+
+
+def serve(host: str, port: int, files: LinkFiles | None, database: Path, say: Say) -> None:
+    """Runs a SuperLink until it is asked to end."""
+    command = superlink(host, port, files, database)
+    if files is not None:
+        check_server(files.certificate, host)
+    if is_taken(host, port):
+        raise UserError(f"--port {port} is taken on {host}; choose another")
+    if not database.resolve().parent.is_dir():
+        raise UserError(f"--database {database}: there is no directory {database.parent}")
+    reached = f"{'127.0.0.1' if host in EVERYWHERE else host}:{port}"
+    connection = Connection(reached, files and files.ca, plain=files is None)
+    home = furnish(database.with_suffix(".home"), connection)
+    if not is_here(host):
+        say(OPEN.format(address=f"{host}:{port}"))
+    with Attendant() as attendant, Child("SuperLink", command, environment(home)) as child:
+        attendant.show(child)
+        ready = lambda: attendant.asked or answers(*connection)  # noqa: E731
+        child.wait_until(ready, SECONDS)
+        for key in files.nodes if files else ():
+            if not attendant.asked and control.register(home, key):
+                say(f"{key.stem} may join")
+        if not attendant.asked:
+            say(f"the SuperLink is ready at {reached}; Ctrl-C ends it")
+        attendant.stay(child)
+        if not attendant.asked:
+            raise Failure(f"the SuperLink ended with status {child.process.returncode}")

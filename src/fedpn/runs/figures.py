@@ -1,0 +1,126 @@
+"""What the report's figures are drawn from: small plain values, kept with the run."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpn.core import metrics
+from fedpn.data.federation import Federation
+from fedpn.runs.evaluate import Answer, View
+from fedpn.routing.switch import OUTCOMES, SOURCES, reason
+
+BINS = 48
+POINTS = 101
+GALLERY = 4  # pictures of each outcome
+
+
+def figures(
+    federation: Federation, views: list[View], headline: str, classes: int
+) -> dict[str, Any]:
+    """All figures but the pictures."""
+    owned = [np.bincount(federation.labels[rows], minlength=classes) for rows in federation.train]
+    tree: dict[str, Any] = {
+        "ownership": [counts.tolist() for counts in owned],
+        "reliability": _reliability(views, headline),
+        "risk_coverage": _risk_coverage(views),
+    }
+    if all(v.decision is not None for v in views):
+        tree |= {"histogram": _histogram(views), "outcomes": _outcomes(views)}
+    return tree
+
+
+def _pool(views: list[View], who: str) -> tuple[Answer, Tensor]:
+    """All clients' answers to the rows that they are judged by, and the truth."""
+    parts = [v.answers[who].take(v.judged) for v in views]
+    labels = torch.cat([v.labels[v.judged] for v in views])
+    return Answer(*(torch.cat(column) for column in zip(*parts, strict=True))), labels
+
+
+def _reliability(views: list[View], headline: str) -> dict[str, list[float]]:
+    answer, labels = _pool(views, headline)
+    names = ("share", "confidence", "accuracy")
+    columns = metrics.reliability(answer.probs, labels)
+    return {name: column.tolist() for name, column in zip(names, columns, strict=True)}
+
+
+def _risk_coverage(views: list[View]) -> dict[str, list[float]]:
+    curves = {}
+    for who in views[0].answers:
+        answer, labels = _pool(views, who)
+        risk = metrics.risk_coverage(answer.total, answer.label != labels)
+        at = np.linspace(0, len(risk) - 1, POINTS).round().astype(int)
+        curves[who] = risk[torch.from_numpy(at)].tolist()
+    return curves
+
+
+def _histogram(views: list[View]) -> dict[str, Any]:
+    """The switch score of all clients, each relative to its client's threshold."""
+
+    def relative(name: str) -> np.ndarray[Any, Any]:
+        parts = [
+            v.epistemic[v.sets[name]].double() - v.thresholds.epistemic
+            for v in views
+            if v.thresholds is not None
+        ]
+        return torch.cat(parts).numpy()
+
+    scores = {name: relative(name) for name in ("ind", "ood")}
+    low = np.quantile(scores["ind"], 0.005)
+    high = np.quantile(np.concatenate(list(scores.values())), 0.95)
+    edges = np.linspace(low, max(high, low + 1e-9), BINS + 1)
+    shares = {
+        name: (np.histogram(values.clip(edges[0], edges[-1]), edges)[0] / max(len(values), 1))
+        for name, values in scores.items()
+    }
+    return {"edges": edges.tolist()} | {name: share.tolist() for name, share in shares.items()}
+
+
+def _outcomes(views: list[View]) -> dict[str, list[list[float]]]:
+    """Shares of the four outcomes per client, InD and OOD."""
+
+    def share(view: View, name: str) -> list[float]:
+        assert view.decision is not None
+        outcome = view.decision.outcome[view.sets[name]]
+        counts = torch.bincount(outcome, minlength=len(OUTCOMES)).double()
+        return (counts / counts.sum().clamp(min=1)).tolist()
+
+    return {name: [share(v, name) for v in views] for name in ("ind", "ood")}
+
+
+def gallery(views: list[View], seed: int) -> list[dict[str, Any]]:
+    """Some inputs of each outcome, drawn by the seed, with the decision and the reason."""
+    rng = np.random.default_rng([seed, 7])
+    cards = []
+    for outcome, name in enumerate(OUTCOMES):
+        places = [
+            (client, int(i))
+            for client, v in enumerate(views)
+            if v.decision is not None
+            for i in rng.permutation((v.decision.outcome == outcome).nonzero().squeeze(1).numpy())[
+                :2
+            ]
+        ]
+        for pick in rng.permutation(len(places))[:GALLERY]:
+            client, i = places[pick]
+            cards.append(_card(views[client], client, i, name))
+    return cards
+
+
+def _card(view: View, client: int, i: int, outcome: str) -> dict[str, Any]:
+    d = view.decision
+    assert d is not None
+    assert view.thresholds is not None
+    epistemic, aleatoric, total = (float(t[i]) for t in (d.epistemic, d.aleatoric, d.total))
+    return {
+        "row": int(view.rows[i]),
+        "client": client,
+        "known": i < len(view.sets["ind"]),
+        "label": int(view.labels[i]),
+        "answer": int(d.label[i]),
+        "confidence": float(d.probs[i].max()),
+        "source": SOURCES[int(d.source[i])],
+        "outcome": outcome,
+        "reason": reason(outcome, epistemic, aleatoric, total, view.thresholds),
+    }

@@ -1,0 +1,54 @@
+"""Others who like to hear of each round: TensorBoard and MLflow, behind extras."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from fedpn.core.errors import UserError
+
+Track = Callable[[int, dict[str, float]], object]  # (round, named numbers)
+Tracker = Callable[[Path], AbstractContextManager[Track]]  # a run directory -> its track
+
+
+@contextmanager
+def tensorboard(out: Path) -> Iterator[Track]:
+    """Writes event files into the run directory: `tensorboard --logdir RUN`."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(out / "tensorboard"))
+
+    def track(round_: int, numbers: dict[str, float]) -> None:
+        values = [Summary.Value(tag=name, simple_value=v) for name, v in numbers.items()]
+        writer.add_event(Event(step=round_, summary=Summary(value=values)))
+
+    try:
+        yield track
+    finally:
+        writer.close()
+
+
+@contextmanager
+def mlflow(out: Path) -> Iterator[Track]:
+    """Logs to the tracking server of `$MLFLOW_TRACKING_URI`, or into the run directory."""
+    import mlflow as service
+
+    if not os.environ.get("MLFLOW_TRACKING_URI"):
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder needs no database
+        service.set_tracking_uri((out / "mlruns").resolve().as_uri())
+    service.set_experiment("fedpn")
+    with service.start_run(run_name=out.name):
+        yield lambda round_, numbers: service.log_metrics(numbers, step=round_)
+
+
+TRACKERS: dict[str, Tracker] = {"tensorboard": tensorboard, "mlflow": mlflow}
+
+
+def find_tracker(name: str) -> Tracker:
+    """Takes a tracker from the table, or says how to install what it needs."""
+    if find_spec(name) is None:
+        raise UserError(f"--{name} needs its extra: pip install 'fedpn[{name}]'")
+    return TRACKERS[name]

@@ -1,0 +1,1 @@
+"""Answers from a finished run, without a federation."""

@@ -1,0 +1,149 @@
+"""Models and inputs -> answers, each with its source and its reason."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Array
+from fedpn.data.sources.rows import as_rows
+from fedpn.federated.personalise import Embedder, Observer, meet
+from fedpn.nn.blueprint import build_model
+from fedpn.routing.scores import Opinion
+from fedpn.routing.switch import OUTCOMES, SOURCES, decide, reason
+from fedpn.serving.bundle import Bundle, open_bundle
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client is told of one input."""
+
+    label: str | None  # None: nobody answers
+    guess: str  # what the answering model would have said
+    confidence: float
+    probabilities: dict[str, float]
+    source: str  # local, global, or nobody
+    outcome: str
+    uncertainty: dict[str, float]
+    reason: str
+
+    def row(self) -> dict[str, Any]:
+        """Flat values, for tables."""
+        flat = asdict(self)
+        flat |= {f"p({name})": p for name, p in flat.pop("probabilities").items()}
+        flat |= flat.pop("uncertainty")
+        return flat
+
+
+class Predictor:
+    """Answers for one client: `predictor(images) -> [Answer, …]`."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.model = build_model(bundle.blueprint, seed=0)
+
+    def __call__(self, inputs: Array | Tensor | Sequence[Any]) -> list[Answer]:
+        """Takes images, [N, H, W] or [N, H, W, C], or rows of a table, [N, F], or a data frame.
+
+        The columns of a data frame are found by their names, if the model was trained on a table.
+        """
+        b = self.bundle
+        x = torch.from_numpy(conform(_by_name(inputs, b.features), b.blueprint.shape))
+        rows = np.arange(len(x))
+        if not len(x):
+            return []
+        observe = Observer(
+            self.model, Embedder(self.model, x, b.shared or b.own), b.score, b.router
+        )
+        own = observe(b.predictor, rows)
+        if b.thresholds is None or b.shared is None:
+            return self._plain(own)
+        shared = observe(b.shared, rows)
+        decision = decide(meet(own, shared, b.own), shared, b.thresholds)
+        return [
+            self._answer(*values) for values in zip(*(t.tolist() for t in decision), strict=True)
+        ]
+
+    def _answer(
+        self,
+        probs: list[float],
+        label: int,
+        source: int,
+        outcome: int,
+        epistemic: float,
+        aleatoric: float,
+        total: float,
+    ) -> Answer:
+        names, thresholds = self.bundle.classes, self.bundle.thresholds
+        assert thresholds is not None
+        answered = outcome % 2 == 0
+        return Answer(
+            label=names[label] if answered else None,
+            guess=names[label],
+            confidence=probs[label],
+            probabilities=dict(zip(names, probs, strict=True)),
+            source=SOURCES[source] if answered else "nobody",
+            outcome=OUTCOMES[outcome],
+            uncertainty={"epistemic": epistemic, "aleatoric": aleatoric, "total": total},
+            reason=reason(OUTCOMES[outcome], epistemic, aleatoric, total, thresholds),
+        )
+
+    def _plain(self, own: Opinion) -> list[Answer]:
+        """Answers of a method without a switch: always the client's model, or the one of all."""
+        names = self.bundle.classes
+        source = "personal" if self.bundle.own else "global"
+        why = {"personal": "the client's model", "global": "the one model of all clients"}[source]
+        columns = own.probs.tolist(), own.epistemic.tolist(), own.total.tolist()
+        return [
+            Answer(
+                label=names[int(np.argmax(probs))],
+                guess=names[int(np.argmax(probs))],
+                confidence=max(probs),
+                probabilities=dict(zip(names, probs, strict=True)),
+                source=source,
+                outcome=source,
+                uncertainty={"epistemic": epistemic, "aleatoric": total, "total": total},
+                reason=f"the method has no switch: {why} always answers",
+            )
+            for probs, epistemic, total in zip(*columns, strict=True)
+        ]
+
+
+def conform(inputs: Array, shape: Sequence[int]) -> Array:
+    """Brings inputs to the form that a model was trained on, or says what is wrong with them.
+
+    >>> conform(np.zeros((2, 28, 28), np.uint8), (1, 28, 28)).shape
+    (2, 1, 28, 28)
+    >>> conform(np.zeros((2, 5), np.uint8), (5,)).dtype
+    dtype('float32')
+    """
+    if inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[1:] == tuple(shape):
+        return np.ascontiguousarray(inputs)
+    rows, _ = as_rows(inputs, "inputs")
+    if rows.shape[1:] != tuple(shape):
+        form = "[N, F]" if len(shape) == 1 else "[N, H, W] or [N, H, W, C]"
+        raise UserError(
+            f"inputs have the shape {inputs.shape}; "
+            f"this model takes {form} with one row of {tuple(shape)}"
+        )
+    return np.ascontiguousarray(rows)
+
+
+def _by_name(inputs: Any, features: Sequence[str]) -> Array:
+    columns = getattr(inputs, "columns", None)
+    if columns is None or not features:
+        return np.asarray(inputs)
+    absent = [name for name in features if name not in columns]
+    if absent:
+        raise UserError(f"inputs lack the columns {', '.join(absent)}")
+    return np.asarray(inputs[list(features)])
+
+
+def load(path: str | Path, client: int | str | None = None) -> Predictor:
+    """Opens a finished run, or an exported folder, to answer for one client."""
+    return Predictor(open_bundle(Path(path), client))

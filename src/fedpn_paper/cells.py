@@ -1,0 +1,151 @@
+"""A cell of the paper's tables: dataset × algorithm × variant × seed -> a run directory."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedpn.core import store
+from fedpn.federated.rounds import Company
+from fedpn.runs import pipeline
+from fedpn.runs.config import Config, leaves, preset, resolve, to_tree
+
+Tree = dict[str, Any]
+STATE = ("state.safetensors", "memories.bin", "history.jsonl")  # where the rounds ended
+FEW = "-few"  # ends the name of a set that was cut down for a quick look
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way of running a method that is not its plain one."""
+
+    title: str
+    settings: Tree
+    trained: bool = True  # whether it has rounds of its own; else it goes on from the plain cell
+
+
+def _switched(score: str, outliers: float) -> Tree:
+    return {"routing": {"score": score, "outliers": outliers}}
+
+
+BATCH_NORM: Tree = {"model": {"norm": "batch"}}
+RESNET: Tree = {"model": {"encoder": "resnet18"}, "rounds": 30}
+RESET: Tree = {"method": {"optimizer_state": "reset"}}
+GAUSSIAN: Tree = {"routing": {"router": "gaussian"}}
+DENSITY, ENTROPY = _switched("log_density", 0.1), _switched("entropy", 0.2)
+VARIANTS = {
+    "": Variant("", {}),
+    "norm": Variant("with BatchNorm", BATCH_NORM),
+    "reset": Variant("with its momentum reset each round", RESET),
+    "resnet18": Variant("with ResNet-18", RESNET),
+    "gaussian": Variant("routed by Gaussians", GAUSSIAN, trained=False),
+    "density10": Variant("switched by log density, 10 %", DENSITY, trained=False),
+    "entropy20": Variant("switched by entropy, 20 %", ENTROPY, trained=False),
+}
+OWN: dict[str, Tree] = {"fedbn": BATCH_NORM}  # what an algorithm cannot do without
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the tables."""
+
+    dataset: str  # a name, or the path of an archive
+    algorithm: str = "fedpn"
+    variant: str = ""
+    seed: int = 0
+    rounds: int | None = None  # instead of the budget's
+    changes: Tree = field(default_factory=dict, hash=False)  # laid over the budget
+
+    @property
+    def set_name(self) -> str:
+        return Path(self.dataset).stem
+
+    @property
+    def name(self) -> str:
+        """
+        >>> Cell("mnist", "fedavg", "norm", seed=2).name
+        'mnist-fedavg-norm-s2'
+        """
+        parts = (self.set_name, self.algorithm, self.variant, f"s{self.seed}")
+        return "-".join(filter(None, parts))
+
+    @property
+    def plain(self) -> "Cell":
+        """The cell without its variant."""
+        return Cell(self.dataset, self.algorithm, "", self.seed, self.rounds, self.changes)
+
+    def place(self, out: Path) -> Path:
+        return out / "runs" / self.name
+
+    def config(self) -> Config:
+        """The dataset's budget, what the algorithm needs, the variant, and what was asked for."""
+        who = {"dataset": self.dataset, "algorithm": self.algorithm, "seed": self.seed}
+        layers = [
+            preset(self.set_name.removesuffix(FEW)),
+            OWN.get(self.algorithm, {}),
+            VARIANTS[self.variant].settings,
+            self.changes,
+            who,
+        ]
+        if self.rounds is not None:
+            layers.append({"rounds": self.rounds})
+        return resolve(layers)
+
+    def settings(self) -> Tree:
+        """What differs from the defaults, as flat keys."""
+        usual = dict(leaves(to_tree(resolve([{"algorithm": self.algorithm, "dataset": ""}]))))
+        mine = dict(leaves(to_tree(self.config())))
+        given = ("dataset", "algorithm", "seed")
+        return {k: v for k, v in mine.items() if k not in given and usual.get(k) != v}
+
+
+def ensure(cell: Cell, out: Path, company: Company | None = None) -> Path:
+    """Returns the cell's finished run directory below `out`, running what is missing of it.
+
+    A finished run is kept and a half one goes on. A run with other settings is refused, except
+    that its rounds may grow: remove it, or choose another place. Of two that ask for the same
+    cell at once, one waits for the other.
+    """
+    path, config = cell.place(out), cell.config()
+    with _alone(path):
+        begun = (path / "config.toml").exists()
+        if begun:
+            pipeline.refuse_changes(config, path)
+            if is_finished(path, config.rounds):
+                return path
+        elif path.exists():
+            shutil.rmtree(path)  # without settings it holds nothing that could go on
+        if not begun and not VARIANTS[cell.variant].trained:
+            _branch(ensure(cell.plain, out, company), path, config)
+            begun = True
+        pipeline.run(config, path, begun, company)
+    return path
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Holds a run directory against other processes, where the system knows locks."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.busy").open("w") as file:
+        with suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def is_finished(path: Path, rounds: int) -> bool:
+    """Tells whether a run directory holds all figures of all its rounds."""
+    whole = all((path / name).exists() for name in (store.MANIFEST, "metrics.json"))
+    return whole and bool(store.read_json(path / "metrics.json")["rounds"] == rounds)
+
+
+def _branch(trained: Path, path: Path, config: Config) -> None:
+    """Begins a run where the rounds of another ended."""
+    path.mkdir(parents=True)
+    for name in STATE:
+        if (trained / name).exists():
+            shutil.copyfile(trained / name, path / name)
+    store.write_toml(path / "config.toml", to_tree(config))

@@ -1,0 +1,140 @@
+"""Several jobs at a time, a process each: what fails is told and does not stop the others."""
+
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol
+
+from fedpn.federated.rounds import Company, Stopped
+
+# How much of a run is over when a stage begins, and what its own steps add.
+STAGES = {
+    "federate": (0.0, 0.85),
+    "personalise": (0.85, 0.1),
+    "evaluate": (0.95, 0.03),
+    "report": (0.98, 0.02),
+}
+TICK = 0.5  # seconds between looks
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to do that takes a while."""
+
+    name: str
+    do: Callable[[Company], Any]  # goes to another process: a plain function with its arguments
+    weight: float = 1.0  # what it costs, compared with others
+    needs: frozenset[str] = frozenset()  # names of jobs without which it cannot be done
+    after: frozenset[str] = frozenset()  # names of jobs that come first, however they end
+
+
+class Hear(Protocol):
+    """Hears of jobs: `done` goes from 0 to 1; `words` say how one ended."""
+
+    def __call__(self, job: Job, done: float, words: str = "") -> None: ...
+
+
+def play(jobs: Sequence[Job], workers: int, hear: Hear, stop: Callable[[], bool]) -> dict[str, str]:
+    """Does the jobs in their order, so many at a time; returns what went wrong, by name."""
+    waiting, running = list(jobs), dict[Job, tuple[BaseProcess, Connection]]()
+    over, wrong, asked = set[str](), dict[str, str](), False
+    names = {job.name for job in jobs}
+
+    def end(job: Job, words: str, failed: bool) -> None:
+        over.add(job.name)
+        if failed:
+            wrong[job.name] = words
+        hear(job, 1.0, words)
+
+    try:
+        while waiting or running:
+            if stop() and not asked:
+                asked = True
+                waiting.clear()
+                _ask(running)
+            for job in [job for job in waiting if job.needs & set(wrong)]:
+                waiting.remove(job)
+                end(job, f"needs {', '.join(sorted(job.needs & set(wrong)))}, which failed", True)
+            for job in _ready(waiting, over, names, workers - len(running)):
+                waiting.remove(job)
+                running[job] = _start(job)
+            for job, words, failed in _watch(running, hear):
+                del running[job]
+                end(job, words, failed)
+    finally:
+        for process, _ in running.values():
+            process.terminate()
+    return wrong
+
+
+def _ready(waiting: list[Job], over: set[str], names: set[str], room: int) -> list[Job]:
+    return [job for job in waiting if not ((job.needs | job.after) & names) - over][:room]
+
+
+def _start(job: Job) -> tuple[BaseProcess, Connection]:
+    # A server that has loaded PyTorch forks workers at once; elsewhere each loads it anew.
+    context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+    if sys.platform != "win32":
+        context.set_forkserver_preload(["fedpn.runs.pipeline"])
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(job, theirs), name=job.name)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _watch(
+    running: dict[Job, tuple[BaseProcess, Connection]], hear: Hear
+) -> Iterator[tuple[Job, str, bool]]:
+    """Passes on what workers say; yields those that ended, how, and whether they failed."""
+    there = set(wait([pipe for _, pipe in running.values()], TICK))
+    for job, (process, pipe) in list(running.items()):
+        if pipe not in there:
+            continue
+        end = None
+        try:
+            while end is None and pipe.poll():
+                done, end = pipe.recv()
+                hear(job, done)
+        except EOFError:
+            process.join()
+            end = f"its process ended with status {process.exitcode}", True
+        if end is not None:
+            process.join()
+            yield job, *end
+
+
+def _ask(running: dict[Job, tuple[BaseProcess, Connection]]) -> None:
+    for _, pipe in running.values():
+        with suppress(ConnectionError):
+            pipe.send("stop")
+
+
+def _work(job: Job, pipe: Connection) -> None:
+    """A worker's life: one thread, one job; asked to stop, it finishes its round."""
+    import torch
+
+    from fedpn.core.allocator import keep_freed_memory
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; the pipe tells
+    torch.set_num_threads(1)
+    keep_freed_memory()
+
+    def tell(stage: str, done: int, of: int, **facts: float | None) -> None:
+        start, share = STAGES.get(stage, (0.0, 0.99))
+        pipe.send((start + share * done / max(of, 1), None))
+
+    end = "done", False
+    try:
+        job.do(Company(tell, stop=pipe.poll))
+    except Stopped as stopped:
+        end = f"stopped {stopped}", False
+    except Exception as error:
+        end = f"{type(error).__name__}: {error}", True
+    with suppress(ConnectionError):  # who asked for it may be gone
+        pipe.send((1.0, end))

@@ -1,0 +1,394 @@
+"""The command line as people use it, mistakes included."""
+
+import csv
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fedpn
+from fedpn.cli.main import main
+from fedpn.data.sources.datasets import load as load_dataset
+
+QUICK = [
+    "--rounds",
+    "1",
+    "--clients",
+    "4",
+    "--set",
+    "train.steps=1",
+    "--set",
+    "method.adapt_steps=2",
+]
+QUICK += ["--set", "method.adapt_epochs=0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--dataset", "nosuch"], "nosuch"),
+        (["run", "--dataset", "fashionmist"], "fashionmnist"),
+        (["run", "--dataset", "no/such/folder"], "no/such/folder"),
+        (["run", "--rounds", "-1"], "rounds is -1, but must be at least 0"),
+        (["run", "--rounds", "two"], "rounds is 'two', but must be a whole number"),
+        (["run", "--seed", "-3"], "seed is -3"),
+        (["run", "--set", "fedpn.gama=1"], "did you mean 'fedpn.gamma'?"),
+        (["run", "--set", "gamma"], "not of the form key=value"),
+        (["run", "--clients", "100000"], "fewer --clients"),
+        (["run", "--clients", "100"], "calibration rows"),
+        (["run", "missing.toml"], "no config file missing.toml"),
+        (["run", "--algorithm", "fedpm"], "did you mean 'fedpn'?"),
+        (["run", "--algorithm", "local", "--router", "msp"], "no global model"),
+        (["run", "--algorithm", "fedbn"], "model.norm=batch"),
+        (["run", "--router", "magic"], "choose one of"),
+        (["run", "--resume"], "--resume needs --out"),
+        (["run", "--device", "gpu"], "choose one of auto"),
+        (["run", "--set", "train.cohort=-1"], "at least 0"),
+        (["run", "--checkpoint-every", "0"], "must be at least 1"),
+        (["run", "--wat"], "unrecognized arguments"),
+        (["run", "mine.csv"], "--dataset mine.csv"),
+        (["run", "--algorithm", "fedavg", "--set", "fedpn.gamma=1"], "changes nothing"),
+        (["run", "--set", "routing.outliers=0.001"], "raise routing.outliers"),
+        (["run", "--set", "data.features=['a']"], "is no table"),
+        (["data", "check", "digits"], "fedpn data show digits"),
+        (["run", "--algorithm", ":X"], "cannot import"),
+        (["run", "--seed", "99999999999999999999999999"], "seed is"),
+        (["run", "--algorithm", "local", "--set", "aggregation.rule=median"], "uploads nothing"),
+        (["predict", "nowhere", "x.npz"], "nowhere is not a directory"),
+        (["report", "nowhere"], "not a finished run"),
+        (["export", "nowhere", "--out", "there"], "nowhere is not a directory"),
+        (["data", "check", "nowhere.csv"], "nowhere.csv"),
+        (["data", "show", "digits", "--out", "x.pdf"], ".png or .html"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDPN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FEDPN_DATA", "")
+    assert main(arguments) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("fedpn: ")
+    assert words in said
+    assert "\n" not in said
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_a_run_that_diverges_says_what_to_do(tmp_path, capsys):
+    settings = [*QUICK, "--set", "fedpn.lr=1e6", "--set", "train.steps=5"]
+    assert main(["run", *settings, "--out", str(tmp_path / "run")]) == 2
+    assert "lower the learning rate, 1e+06" in capsys.readouterr().err
+
+
+def test_an_out_that_cannot_be_had(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main(["run", *QUICK, "--out", str(tmp_path / "file" / "run")]) == 2
+    assert "is a file, not a directory" in capsys.readouterr().err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").write_text("mine")
+    assert main(["run", *QUICK, "--out", str(tmp_path / "full")]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["precious"]
+
+
+def test_debug_shows_where(capsys):
+    assert main(["run", "--rounds", "two", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_failure_of_ours_is_status_1(monkeypatch, capsys):
+    def broken(_):
+        raise RuntimeError("a wheel came off")
+
+    monkeypatch.setattr("fedpn.cli.commands.tables._algorithms", broken)
+    assert main(["algorithms"]) == 1
+    assert "failed: RuntimeError: a wheel came off" in capsys.readouterr().err
+
+
+def test_version_and_help(capsys):
+    for argument in ("--version", "--help"):
+        with pytest.raises(SystemExit) as stop:
+            main([argument])
+        assert stop.value.code == 0
+    assert f"fedpn {fedpn.__version__}" in capsys.readouterr().out
+
+
+def test_run_ends_with_the_table_and_the_files(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    for row in ("local", "global", "switch", "oracle"):
+        assert f"\n{row}" in said.out
+    assert "federated rounds 1/1" in said.err
+    names = {p.name for p in out.iterdir()}
+    assert {"config.toml", "history.jsonl", "metrics.json", "timings.json", "report.html"} <= names
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["headline"] == "switch"
+    assert set(metrics["accuracy"]) == {"local", "global", "switch", "oracle"}
+    assert set(json.loads((out / "timings.json").read_text())) == {
+        "federate",
+        "personalise",
+        "evaluate",
+        "report",
+        "total",
+    }
+
+
+@pytest.mark.parametrize("name", [n for n in fedpn.ALGORITHMS if n != "fedpn"])
+def test_every_algorithm_runs(name, tmp_path, capsys):
+    norm = ["--set", "model.norm=batch"] if name == "fedbn" else []
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, *norm, "--algorithm", name, "--out", str(out)]) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["headline"] in metrics["accuracy"]
+    assert metrics["accuracy"].keys() <= {"personal", "global"}
+    assert set(metrics["accuracy"]["personal"]) == {"ind", "ood", "mix"}
+
+
+@pytest.mark.parametrize("router", ["msp", "energy", "entropy", "gaussian", "foreign"])
+@pytest.mark.parametrize("name", ["fedavg", "fedrod", "fedpn"])
+def test_any_method_can_be_routed(name, router, tmp_path):
+    out, inputs = tmp_path / "run", tmp_path / "x.npz"
+    assert main(["run", *QUICK, "--algorithm", name, "--router", router, "--out", str(out)]) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["headline"] == "switch"
+    assert metrics["routing"]["score"] == router
+    assert 0 <= metrics["routing"]["auroc"] <= 1
+    np.savez(inputs, images=load_dataset("digits").x[:3, 0])
+    assert main(["predict", str(out), str(inputs), "--client", "1"]) == 0
+
+
+def test_algorithms_are_listed_with_their_papers(capsys):
+    assert main(["algorithms"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, algorithm in fedpn.ALGORITHMS.items():
+        (line,) = [x for x in lines if x.split()[0] == name]
+        assert algorithm.citation in line
+
+
+def test_report_of_several_seeds(quick_run, tmp_path, capsys):
+    runs = [str(tmp_path / f"seed{seed}") for seed in (0, 1)]
+    for seed, out in enumerate(runs):
+        assert main(["run", *QUICK, "--seed", str(seed), "--out", out]) == 0
+    capsys.readouterr()
+    page = tmp_path / "both.html"
+    assert main(["report", *runs, "--out", str(page)]) == 0
+    assert "seeds 0, 1" in capsys.readouterr().out
+    assert "standard error over seeds" in page.read_text()
+    assert main(["report", runs[0], str(quick_run)]) == 2
+    assert "not in its seed alone" in capsys.readouterr().err
+    assert main(["report", runs[0], runs[0]]) == 2
+    assert "same seed" in capsys.readouterr().err
+    assert main(["report", runs[0], "--out", str(tmp_path / "no" / "page.html")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    (tmp_path / "seed1" / "metrics.json").write_text("{}")
+    assert main(["report", runs[1]]) == 2
+    assert "damaged or was changed" in capsys.readouterr().err
+
+
+def test_predict_from_an_archive_and_a_folder(quick_run, tmp_path, capsys):
+    images = load_dataset("digits").x[:5, 0]
+    np.savez(tmp_path / "in.npz", images=images)
+    (tmp_path / "in").mkdir()
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / "in" / f"{i}.png")
+    run = str(quick_run)
+    table, lines = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    options = [run, "--client", "2"]
+    assert main(["predict", *options, str(tmp_path / "in.npz"), "--out", str(table)]) == 0
+    assert main(["predict", *options, str(tmp_path / "in"), "--out", str(lines)]) == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    answers = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [r["guess"] for r in rows] == [a["guess"] for a in answers]
+    assert [a["input"] for a in answers] == [f"{i}.png" for i in range(5)]
+    for answer in answers:
+        assert (answer["label"] is None) == (answer["source"] == "nobody")
+        assert sum(answer[f"p({c})"] for c in "0123456789") == pytest.approx(1, abs=1e-5)
+        assert answer["reason"]
+    capsys.readouterr()
+    assert main(["predict", *options, str(tmp_path / "in.npz")]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split("\t")[:2] == ["input", "answer"]
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"images": np.zeros((2, 9, 9, 3), np.uint8)}, "shape"),
+        ({"images": np.array(3)}, "shape"),
+        ({"x": np.full((2, 30), "a")}, "type"),
+        ({"images": np.full((2, 28, 28), "a")}, "type"),
+        ({"pixels": np.zeros((2, 28, 28), np.uint8)}, "no array `images`"),
+    ],
+)
+def test_predict_refuses_what_the_model_cannot_take(content, words, quick_run, tmp_path, capsys):
+    np.savez(tmp_path / "in.npz", **content)
+    assert main(["predict", str(quick_run), str(tmp_path / "in.npz"), "--client", "0"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_predict_from_a_table_finds_the_columns_by_name(tmp_path, capsys):
+    """Whatever their order, and whatever else the table holds."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 120)
+    x = rng.normal(0, 1, (240, 2)) + np.stack([4 * y, -8 * y], 1)
+    rows = [f"{a},{b},{'sick' if k else 'well'}" for (a, b), k in zip(x, y, strict=True)]
+    train, run = tmp_path / "train.csv", tmp_path / "run"
+    train.write_text("\n".join(["pulse,pressure,label", *rows]))
+    settings = ["--set", "data.partition=iid", "--set", "model.layers=2", "--clients", "2"]
+    asked = ["--dataset", str(train), "--rounds", "10", "--out", str(run)]
+    assert main(["run", *settings, *asked]) == 0
+    for name, content in {
+        "turned.csv": "patient;pressure;pulse\nann;-8;4\nben;0;0\n",
+        "same.tsv": "pulse\tpressure\n4\t-8\n0\t0\n",
+    }.items():
+        (tmp_path / name).write_text(content)
+        answers = tmp_path / "answers.csv"
+        ask = ["predict", str(run), str(tmp_path / name), "--client", "0", "--out", str(answers)]
+        assert main(ask) == 0
+        with answers.open() as file:
+            assert [row["guess"] for row in csv.DictReader(file)] == ["sick", "well"]
+    (tmp_path / "new.csv").write_text("pulse\n4\n")
+    assert main(["predict", str(run), str(tmp_path / "new.csv"), "--client", "0"]) == 2
+    assert "lacks the features pressure" in capsys.readouterr().err
+
+
+def test_predict_resizes_as_the_run_did(quick_run, tmp_path, capsys):
+    np.savez(tmp_path / "in.npz", images=np.zeros((2, 56, 42), np.uint8))
+    assert main(["predict", str(quick_run), str(tmp_path / "in.npz"), "--client", "0"]) == 0
+    assert "2 images of 42×56 were brought to 28×28" in capsys.readouterr().err
+
+
+def test_a_data_frame_is_read_by_its_names(tmp_path):
+    class Frame(dict):  # as pandas has it
+        columns = property(dict.keys)
+
+        def __getitem__(self, names):
+            return np.stack([dict.__getitem__(self, name) for name in names], axis=1)
+
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv"
+    y = np.repeat([0, 1], 120)
+    x = np.stack([rng.normal(0, 1, 240), rng.normal(8 * y, 1)], axis=1)
+    rows = [f"{a},{b},{k}" for (a, b), k in zip(x, y, strict=True)]
+    path.write_text("\n".join(["noise,signal,label", *rows]))
+    fedpn.run(tmp_path / "run", dataset=str(path), clients=2, rounds=10, data__partition="iid")
+    predictor = fedpn.load(tmp_path / "run", client=0)
+    answers = predictor(Frame(signal=np.array([8.0, 0.0]), noise=np.array([0.0, 8.0])))
+    assert [a.guess for a in answers] == ["1", "0"]
+    with pytest.raises(fedpn.core.errors.UserError, match="lack the columns signal"):
+        predictor(Frame(noise=np.zeros(2)))
+
+
+def test_one_model_for_all_needs_no_client(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, "--algorithm", "fedavg", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "personal" not in said and "global" in said
+    np.savez(tmp_path / "in.npz", images=load_dataset("digits").x[:3, 0])
+    assert main(["predict", str(out), str(tmp_path / "in.npz")]) == 0
+    assert "the one model of all clients always answers" in capsys.readouterr().out
+
+
+def test_predict_wants_to_know_the_client(quick_run, tmp_path, capsys):
+    np.savez(tmp_path / "in.npz", images=np.zeros((1, 28, 28), np.uint8))
+    assert main(["predict", str(quick_run), str(tmp_path / "in.npz")]) == 2
+    assert "say which with --client" in capsys.readouterr().err
+    assert main(["predict", str(quick_run), str(tmp_path / "in.npz"), "--client", "9"]) == 2
+    assert "no client 9; it has 0, 1, 2, 3" in capsys.readouterr().err
+
+
+def test_an_exported_client_answers_alike(quick_run, tmp_path):
+    out = tmp_path / "client2"
+    assert main(["export", str(quick_run), "--client", "2", "--out", str(out)]) == 0
+    images = load_dataset("digits").x[:20, 0]
+    whole, alone = fedpn.load(quick_run, client=2)(images), fedpn.load(out)(images)
+    assert whole == alone
+    assert alone[0].probabilities.keys() == set("0123456789")
+
+
+def test_damage_is_noticed(quick_run, tmp_path):
+    out = tmp_path / "client2"
+    main(["export", str(quick_run), "--client", "2", "--out", str(out)])
+    path = out / "clients.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(fedpn.UserError, match="checksum"):
+        fedpn.load(out)
+
+
+def test_data_commands(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FEDPN_DATA", str(tmp_path))
+    monkeypatch.setenv("FEDPN_CACHE", str(tmp_path))
+    assert main(["data", "list"]) == 0
+    assert "digits" in capsys.readouterr().out
+    assert main(["data", "get", "digits"]) == 0
+    for name in ("deal.png", "deal.html"):
+        assert (
+            main(["data", "show", "digits", "--clients", "5", "--out", str(tmp_path / name)]) == 0
+        )
+        assert (tmp_path / name).stat().st_size > 1000
+    assert "client" in capsys.readouterr().out
+    table = tmp_path / "wine.csv"
+    table.write_text("a,b,label\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(60)))
+    assert main(["data", "check", str(table)]) == 0
+    assert "60 rows" in capsys.readouterr().out
+
+
+def test_the_list_names_subsets(real_data, capsys):
+    assert main(["data", "list"]) == 0
+    said = capsys.readouterr().out
+    assert "70000" in said
+    assert "cifar10:" in said
+    assert "50000" in said
+
+
+def test_readme_commands_exist(capsys):
+    """Every `fedpn …` line of the README parses."""
+    from fedpn.cli.main import _parser
+
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    section = readme.split("## From the command line")[1].split("##")[0]
+    lines = [x.strip() for x in section.splitlines() if x.strip().startswith("fedpn ")]
+    assert lines
+    for line in lines:
+        _parser().parse_args(shlex.split(line, comments=True)[1:])
+
+
+def test_doctor_tells_what_is_in_use(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    for word in ("torch", "device", "kernels", "extras"):
+        assert f"\n{word}" in said
+
+
+def test_a_cohort_may_be_auto(tmp_path):
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, "--set", "train.cohort=auto", "--out", str(out)]) == 0
+    engine = json.loads((out / "engine.json").read_text())
+    assert engine["cohort"] > 1
+    assert engine["threads"] == 1
+
+
+def test_predict_reads_pictures_as_training_does(tmp_path):
+    """A photograph that says that it lies on its side is turned upright by both."""
+    from fedpn.serving.inputs import read_inputs
+
+    pixels = np.zeros((40, 40, 3), np.uint8)
+    pixels[:10] = 255  # a bright band, on top before it is turned
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for kind in ("a", "b"):
+        (tmp_path / kind).mkdir()
+        for i in range(3):
+            Image.fromarray(pixels).save(tmp_path / kind / f"{i}.jpg", exif=exif)
+    trained = fedpn.open_dataset(str(tmp_path), image_size=20)
+    names, asked, remark = read_inputs(tmp_path, trained.shape)
+    assert remark == "6 images of 40×40 were brought to 20×20"
+    assert names[0] == "a/0.jpg"
+    assert (asked == trained.x).all()
+    assert asked[0, 0, :, -1].mean() > 200

@@ -1,0 +1,718 @@
+"""The real ServerApp and ClientApp, in one process: the same algorithms as in the simulator."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[flower]'")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+import fedpn
+from fedpn.algorithms import ALGORITHMS
+from fedpn.federated import simulator as simulate
+from fedpn.flower.app import roster as roster_module
+from fedpn.flower.app.book import open_book
+from fedpn.flower.app.server import serve
+from fedpn.flower.app.server_app import app
+from fedpn.flower.app.state import NodeState
+from fedpn.flower.app.terms import read_terms
+from fedpn.reporting import report
+from fedpn.runs import pipeline
+from fedpn.runs.config import resolve, to_tree
+from fedpn.runs.prepare import deal, prepare
+from flower_grid import SERVER, LocalGrid
+
+NODES = 4
+FACTS = {"partition", "rows", "shape", "classes", "features", "moments", "note"}
+SMALL = {
+    "dataset": "digits",
+    "clients": NODES,
+    "rounds": 3,
+    "data": {"partition": "dirichlet", "beta": 1.0},  # unequal clients
+    "model": {"layers": 3, "dim": 6},
+    "train": {"steps": 0, "epochs": 1, "batch": 64, "cohort": 1},
+    "routing": {"outliers": 0.2, "abstain": 0.2},
+    "method": {"adapt_steps": 0, "adapt_epochs": 1},
+}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
+
+
+def settings(algorithm="fedpn", *layers):
+    return resolve([SMALL | {"algorithm": algorithm}, *layers])
+
+
+def nodes(home, count=NODES):
+    return {
+        100 + i: {"partition-id": i, "num-partitions": count, "state-dir": str(home / f"node{i}")}
+        for i in range(count)
+    }
+
+
+def terms(config, out, **changes):
+    asked = {
+        "config": json.dumps(to_tree(config)),
+        "out": str(out),
+        "resume": False,
+        "nodes": NODES,
+        "timeout": 0.2,
+        "round-timeout": 60.0,
+    }
+    return asked | changes
+
+
+def conduct(grid, config, out, **changes):
+    """Plays a run through Flower's own ServerApp."""
+    context = Context(7, SERVER, {}, RecordDict(), terms(config, out, **changes))
+    app(grid, context)
+
+
+def metrics(place):
+    return json.loads((place / "metrics.json").read_text())
+
+
+def events(capsys):
+    lines = capsys.readouterr().out.splitlines()
+    return [json.loads(line.split("fedpn-event: ")[1]) for line in lines if "fedpn-event" in line]
+
+
+NORM, ADAM = {"model": {"norm": "batch"}}, {"method": {"optimizer": "adam", "lr": 0.001}}
+CASES = {name: (name, NORM if name == "fedbn" else {}) for name in ALGORITHMS}
+CASES |= {"fedavg-adam": ("fedavg", ADAM)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_simulator_and_flower_are_the_same_federation(case, tmp_path):
+    config = settings(*CASES[case])
+    grid = LocalGrid(nodes(tmp_path))
+    conduct(grid, config, tmp_path / "flower")
+    pipeline.run(config, tmp_path / "simulated")
+
+    ready = prepare(config)
+    labels = [torch.from_numpy(ready.dataset.y[rows]) for rows in ready.federation.train]
+    assert len({len(rows) for rows in labels}) == NODES  # unequal indeed
+    first = simulate.begin(
+        config.method, ready.model.task, ready.fresh, labels, tmp_path / "simulated/memories.bin"
+    )
+    data = fedpn.federated.rounds.fingerprint(ready.dataset)
+    simulated = fedpn.federated.rounds.load_state(tmp_path / "simulated", first, data)
+    book = open_book(tmp_path / "flower")
+    assert book.round == simulated.round == 3
+    torch.testing.assert_close(book.server, simulated.server, rtol=1e-6, atol=1e-6)
+    for client in range(NODES):
+        state = NodeState(tmp_path / f"node{client}", book.run, data)
+        remembered = simulated.memories[client]
+        kept = state.load(3, tuple(remembered))
+        torch.testing.assert_close(kept, remembered, rtol=1e-6, atol=1e-6)
+
+    ours, theirs = (
+        json.loads((tmp_path / d / "metrics.json").read_text()) for d in ("flower", "simulated")
+    )
+    assert ours.keys() == theirs.keys()
+    rows = sum(len(rows) for rows in ready.federation.test)
+    for who, accuracy in theirs["accuracy"].items():
+        for kind, value in accuracy.items():
+            assert ours["accuracy"][who][kind] == pytest.approx(value, abs=2 / rows)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A FedPN run, all messages of which were kept."""
+    home = tmp_path_factory.mktemp("finished")
+    grid = LocalGrid(nodes(home))
+    conduct(grid, settings(), home / "run")
+    return grid, home
+
+
+def test_nothing_private_leaves_a_node(finished):
+    grid, _ = finished
+    ready = prepare(settings())
+    method, task = settings().method, ready.model.task
+    own = {f"model/{name}" for name in ready.fresh if method.personal(task, name)}
+    assert own  # the prior: a client's class frequencies
+    kinds = [kind for kind, _, _ in grid.heard]
+    assert sorted(set(kinds)) == ["query.introduce", "train", "train.personalise"]
+    for kind, number, content in grid.heard:
+        arrays = content.array_records.get("slots", {})
+        said = json.loads(dict(content.config_records["report"])["facts"] or "{}")
+        assert not own & arrays.keys()
+        if kind != "train":
+            assert not arrays  # neither heads nor densities of its own, nor rows
+        if kind == "query.introduce":
+            assert said.keys() == FACTS
+            assert all(len(column) == 1 for column in said["moments"])  # sums over a channel
+        rows = ready.federation.rows(number - 100)
+        for array in arrays.values():
+            assert array.numpy().shape[:1] != (len(rows),)
+
+
+def test_a_run_on_flower_reads_like_any_other(finished):
+    _, home = finished
+    text = report.text([home / "run"])
+    assert "switch" in text and f"{NODES} clients, 3 rounds" in text
+    page = (home / "run/report.html").read_text()
+    assert "Learning" in page and "Who owns what" not in page
+    history = [json.loads(line) for line in (home / "run/history.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in history] == [1, 2, 3]
+    with pytest.raises(fedpn.UserError, match="each node has its own model"):
+        fedpn.load(home / "run", "0")
+
+
+def test_each_node_answers_from_its_bundle_as_the_simulator_would(finished, tmp_path):
+    _, home = finished
+    config = settings()
+    pipeline.run(config, tmp_path / "simulated")
+    dataset, federation = deal(config)
+    rows = np.concatenate([federation.ind(2), federation.ood(2)])[:200]
+    images = dataset.x[rows][:, 0]
+    there = fedpn.load(home / "node2")(images)
+    here = fedpn.load(tmp_path / "simulated", 2)(images)
+    assert {answer.outcome for answer in there} > {"local_confident"}
+    assert (
+        sum(a.outcome != b.outcome or a.guess != b.guess for a, b in zip(there, here, strict=True))
+        <= 1
+    )
+    assert there[0].confidence == pytest.approx(here[0].confidence, abs=1e-4)
+
+
+def test_memories_of_two_rounds_are_kept(finished):
+    _, home = finished
+    run = open_book(home / "run").run
+    kept = sorted(p.name for p in (home / "node1/runs" / run).glob("memory-*"))
+    assert kept == ["memory-00000002.safetensors", "memory-00000003.safetensors"]
+
+
+def own_data(home, classes=("cat", "dog", "owl")):
+    """Three hospitals' files, each with some of the classes, in an order of its own."""
+    rng = np.random.default_rng(0)
+    grid = {}
+    for i, mine in enumerate([("dog", "cat"), ("cat", "owl"), ("owl", "dog")]):
+        y = rng.integers(0, 2, 90 + 10 * i)
+        means = np.array([classes.index(name) for name in mine])[y]
+        x = rng.normal(means[:, None] * 2.0, 1.0, (len(y), 4)).astype(np.float32)
+        lines = [",".join([*map(str, row), mine[label]]) for row, label in zip(x, y, strict=True)]
+        path = home / f"hospital{i}.csv"
+        path.write_text("a,b,c,d,label\n" + "\n".join(lines) + "\n")
+        state = str(home / f"state{i}")
+        grid[200 + i] = {"name": f"hospital-{i}", "data": str(path), "state-dir": state}
+    return grid
+
+
+TABLE = {
+    "dataset": "animals",
+    "data": {"classes": ["cat", "dog", "owl"]},
+    "train": {"epochs": 0, "steps": 20, "batch": 16},
+    "model": {"layers": 3, "dim": 4},
+}
+
+
+def test_data_that_stay_where_they_are(tmp_path):
+    grid = LocalGrid(own_data(tmp_path))
+    config = settings("fedpn", TABLE, {"method": {"adapt_epochs": 30}})
+    conduct(grid, config, tmp_path / "run", nodes=3)
+    found = metrics(tmp_path / "run")
+    assert found["accuracy"]["local"]["ind"] > 0.7
+    assert found["accuracy"]["switch"]["ood"] is None and found["routing"]["auroc"] is None
+    assert [c["classes"] for c in found["per_client"]] == [None] * 3
+    assert "hospital-1" in (tmp_path / "run/report.html").read_text()
+    text = report.text([tmp_path / "run"])
+    assert "InD" in text and not {"OOD", "Mix", "–", "oracle", "AUROC"} & set(text.split())
+    answers = fedpn.load(tmp_path / "state1/bundle")(np.full((1, 4), 4.0, np.float32))
+    assert answers[0].guess == "owl"
+    for _, _, content in grid.heard:  # which labels a node has is not told
+        assert "label" not in json.dumps([dict(r) for r in content.config_records.values()])
+
+
+def test_nodes_must_agree_on_classes(tmp_path, capsys):
+    grid = LocalGrid(own_data(tmp_path))
+    config = settings("fedpn", TABLE | {"data": {"classes": []}})
+    with pytest.raises(RuntimeError, match="1 of 3 nodes"):
+        conduct(grid, config, tmp_path / "run", nodes=3)
+    assert any("data.classes" in e.get("warning", "") for e in events(capsys))
+
+
+def test_columns_in_another_order_are_told_apart(tmp_path, capsys):
+    """Else one hospital's pulse would be averaged with another's pressure."""
+    grid = own_data(tmp_path)
+    path = tmp_path / "hospital1.csv"
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    path.write_text("\n".join(",".join([*row[3::-1], row[4]]) for row in rows))
+    with pytest.raises(RuntimeError, match="2 of 3 nodes"):
+        conduct(LocalGrid(grid), settings("fedpn", TABLE), tmp_path / "first", nodes=3)
+    warnings = [e["warning"] for e in events(capsys) if "warning" in e]
+    assert any("its columns are d, c, b, a" in words for words in warnings)
+    named = {"data": TABLE["data"] | {"features": ["a", "b", "c", "d"]}}
+    conduct(LocalGrid(grid), settings("fedpn", TABLE | named), tmp_path / "second", nodes=3)
+    assert fedpn.load(tmp_path / "state1").bundle.features == ("a", "b", "c", "d")
+
+
+def test_nodes_that_never_come_are_named(tmp_path):
+    few = nodes(tmp_path)
+    del few[102]
+    with pytest.raises(RuntimeError, match=r"3 of 4 nodes came .*missing: partition 2"):
+        conduct(LocalGrid(few), settings(), tmp_path / "run")
+
+
+def test_a_node_that_vanishes_and_one_that_comes_late(tmp_path, capsys):
+    """Node 1 is away in round 2, node 3 comes after round 1; nobody's memory is lost."""
+    grid = LocalGrid(nodes(tmp_path))
+    late = grid.nodes.pop(103)
+    rounds = []
+
+    def spoil(kind, number, content):
+        if kind == "train" and number == 100:
+            rounds.append(number)
+            if len(rounds) == 1:
+                grid.nodes[303] = late  # under another number, as Flower gives them
+        return None if kind == "train" and number == 101 and len(rounds) == 2 else content
+
+    grid.spoil = spoil
+    conduct(grid, settings("ditto"), tmp_path / "run", nodes=3)
+    told = events(capsys)
+    history = [json.loads(x) for x in (tmp_path / "run/history.jsonl").read_text().splitlines()]
+    assert [line["dropped"] for line in history] == [[], [1], []]
+    assert [line["joined"] for line in history] == [3, 4, 4]
+    assert open_book(tmp_path / "run").bases == {"0": 3, "1": 3, "2": 3, "3": 3}
+    assert metrics(tmp_path / "run")["clients"] == 4
+    assert any("vanished" in e.get("warning", "") for e in told)
+
+
+def _with(content, name, array):
+    arrays = dict(content.array_records["slots"]) | {name: Array(array)}
+    return RecordDict({"report": content.config_records["report"], "slots": ArrayRecord(arrays)})
+
+
+GARBAGE = {
+    "nan": lambda c: _with(c, "model/head.0.bias", np.full(18, np.nan, np.float32)),
+    "shape": lambda c: _with(c, "model/head.0.bias", np.zeros(5, np.float32)),
+    "dtype": lambda c: _with(c, "model/head.0.bias", np.zeros(18, np.float64)),
+    "keys": lambda c: _with(c, "model/another.config", np.zeros(5, np.float32)),
+    "empty": lambda c: RecordDict({"report": c.config_records["report"]}),
+    "words": lambda c: RecordDict({"report": ConfigRecord({"nonsense": 1})}),
+    "loss": lambda c: RecordDict(
+        {
+            "report": ConfigRecord(dict(c.config_records["report"]) | {"loss": float("nan")}),
+            "slots": c.array_records["slots"],
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_is_refused_and_named(kind, tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    bad = lambda k, n, c: GARBAGE[kind](c) if k == "train" and n == 102 else c  # noqa: E731
+    grid.spoil = bad
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    line = json.loads((tmp_path / "run/history.jsonl").read_text())
+    assert line["dropped" if kind == "words" else "refused"] == [2]
+    assert line["loss"] is not None
+    book = open_book(tmp_path / "run")
+    assert all(t.isfinite().all() for t in book.server["model"].values())
+    assert book.bases == {"0": 1, "1": 1, "3": 1}
+    assert any(w.startswith(("2 ", "a node")) for e in events(capsys) if (w := e.get("warning")))
+
+
+def _told(content, **changes):
+    report = dict(content.config_records["report"]) | changes
+    return RecordDict({"report": ConfigRecord(report)} | dict(content.array_records))
+
+
+def _facts(content, **changes):
+    facts = json.loads(dict(content.config_records["report"])["facts"]) | changes
+    return _told(content, facts=json.dumps(facts))
+
+
+INTRODUCTIONS = {
+    "partition": lambda c: _facts(c, partition="abc"),
+    "moments": lambda c: _facts(c, moments=[[1.0] * 4] * 3),
+    "not finite": lambda c: _facts(c, moments=[[float("nan")]] * 3),
+    "rows": lambda c: _facts(c, rows=-500),
+    "classes": lambda c: _facts(c, classes=[]),
+    "twin": lambda c: _facts(_told(c, name="1"), partition=9),
+    "taken": lambda c: _facts(c, partition=1),
+    "name": lambda c: _told(c, name=3.5),
+}
+
+
+@pytest.mark.parametrize("kind", INTRODUCTIONS)
+def test_who_introduces_himself_wrongly_is_left_out(kind, tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda k, n, c: INTRODUCTIONS[kind](c) if (k, n) == ("query.introduce", 102) else c
+    config = settings("fedavg", {"rounds": 1})
+    conduct(grid, config, tmp_path / "run", nodes=3)
+    assert len(metrics(tmp_path / "run")["per_client"]) == 3
+    assert any("warning" in e for e in events(capsys))
+
+
+FIGURES = {
+    "no json": lambda c: _told(c, facts="not json"),
+    "nothing": lambda c: _told(c, facts="{}"),
+    "a list": lambda c: _told(c, facts="[1]"),
+    "not finite": lambda c: _facts(c, calibration={"ece": float("nan")}),
+    "words": lambda c: _facts(c, calibration={"ece": "good"}),
+}
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_figures_that_are_none_cost_one_node_not_the_run(kind, tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda k, n, c: FIGURES[kind](c) if (k, n) == ("train.personalise", 102) else c
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    assert len(metrics(tmp_path / "run")["per_client"]) == 3
+    told = [e["warning"] for e in events(capsys) if "warning" in e]
+    assert any(text.startswith("2 has no model of its own: its figures") for text in told)
+
+
+def test_nobody_answers_in_the_name_of_another(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda k, n, c: _told(c, name="0") if (k, n) == ("train", 102) else c
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    line = json.loads((tmp_path / "run/history.jsonl").read_text())
+    assert line["dropped"] == [2]
+    assert any("2 answered in the name of 0" in e.get("warning", "") for e in events(capsys))
+
+
+def test_nodes_are_numbered_by_partition_not_by_arrival(tmp_path, monkeypatch):
+    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
+    late = LocalGrid(nodes(tmp_path))
+    first, looks = late.nodes.pop(100), []
+
+    def spoil(kind, number, content):
+        looks.append(kind)
+        late.nodes.setdefault(100, first)
+        return content
+
+    late.spoil = spoil
+    config = settings("fedavg", {"rounds": 2, "train": {"join": 0.5}})
+    conduct(late, config, tmp_path / "late", timeout=5.0)
+    pipeline.run(config, tmp_path / "simulated")
+    rows = [[c["rows"] for c in metrics(tmp_path / d)["per_client"]] for d in ("late", "simulated")]
+    assert rows[0] == rows[1]
+    told = [(tmp_path / d / "history.jsonl").read_text() for d in ("late", "simulated")]
+    losses = [[json.loads(line)["loss"] for line in text.splitlines()] for text in told]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5), "the same two join in each round"
+
+
+def test_a_run_may_go_on_with_fewer_nodes(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    del grid.nodes[103]
+    longer = settings("fedavg", {"rounds": 2})
+    with pytest.raises(RuntimeError, match=r"3 of 4 nodes came .*missing: 3"):
+        conduct(grid, longer, tmp_path / "run", resume=True)
+    conduct(grid, longer, tmp_path / "run", resume=True, nodes=3)
+    assert any("goes on without 3" in e.get("warning", "") for e in events(capsys))
+    assert open_book(tmp_path / "run").round == 2
+
+
+def test_what_is_wrong_with_private_files_stays_in_the_nodes_log(tmp_path, capfd):
+    grid = own_data(tmp_path)
+    path = tmp_path / "hospital1.csv"
+    path.write_text("a,b,c,patient,label\n1,2,3,Jane Doe,cat\n")
+    with pytest.raises(RuntimeError, match="2 of 3 nodes"):
+        conduct(LocalGrid(grid), settings("fedpn", TABLE), tmp_path / "run", nodes=3)
+    said = capfd.readouterr()
+    assert "Jane Doe" in said.err
+    assert "Jane Doe" not in said.out and "hospital1.csv" not in said.out
+    assert "its log tells why" in said.out
+
+
+def test_a_failure_of_ours_on_a_node_is_not_spelled_out(tmp_path, capfd, monkeypatch):
+    def broken(desk, server):
+        raise ValueError("row 7 holds Jane Doe")
+
+    monkeypatch.setattr("fedpn.flower.app.client.play", broken)
+    with pytest.raises(RuntimeError, match="no valid upload"):
+        conduct(LocalGrid(nodes(tmp_path)), settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    said = capfd.readouterr()
+    assert "ValueError; its log tells more" in said.out and "Jane Doe" not in said.out
+    assert "Jane Doe" in said.err
+
+
+def test_a_mute_node_is_not_asked_for_ever(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    asked = []
+
+    def mute(kind, number, content):
+        if kind == "query.introduce" and number == 103:
+            asked.append(number)
+            return None
+        return content
+
+    grid.spoil = mute
+    conduct(grid, settings("fedavg", {"rounds": 5}), tmp_path / "run", nodes=3)
+    assert len(asked) == roster_module.ASKED
+    assert any("asked 3 times" in e.get("warning", "") for e in events(capsys))
+
+
+def test_when_all_fail_the_run_fails(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.spoil = lambda kind, number, content: None if kind == "train" else content
+    with pytest.raises(RuntimeError, match="no valid upload"):
+        conduct(grid, settings(), tmp_path / "run")
+    assert events(capsys)[-1]["status"] == 1
+
+
+@pytest.mark.parametrize("name", ["fedpn", "ditto"])
+def test_a_server_that_was_killed_goes_on_where_it_was(name, tmp_path):
+    """The server dies after the nodes trained in round 2 and before it could count it."""
+    config = settings(name)
+    grid = LocalGrid(nodes(tmp_path / "a"))
+    conduct(grid, config, tmp_path / "whole")
+
+    grid = LocalGrid(nodes(tmp_path / "b"))
+    uploads = []
+
+    def die(kind, number, content):
+        uploads.append(kind)
+        if uploads.count("train") == 7:
+            raise KeyboardInterrupt
+        return content
+
+    grid.spoil = die
+    with pytest.raises(KeyboardInterrupt):
+        conduct(grid, config, tmp_path / "cut")
+    assert open_book(tmp_path / "cut").round == 1
+    grid = LocalGrid({n + 50: node for n, node in nodes(tmp_path / "b").items()})
+    conduct(grid, config, tmp_path / "cut", resume=True)
+    ours, theirs = ((tmp_path / d / "metrics.json").read_bytes() for d in ("cut", "whole"))
+    assert ours == theirs
+    whole, cut = open_book(tmp_path / "whole"), open_book(tmp_path / "cut")
+    torch.testing.assert_close(cut.server, whole.server, rtol=0, atol=0)
+    with pytest.raises(fedpn.UserError, match="only rounds may grow"):
+        conduct(grid, settings(name, {"seed": 1}), tmp_path / "cut", resume=True)
+
+
+def test_a_node_that_is_away_in_the_end_is_waited_for(tmp_path):
+    grid = LocalGrid(nodes(tmp_path))
+    away = []
+
+    def spoil(kind, number, content):
+        if kind == "train.personalise" and number == 101 and not away:
+            away.append(grid.nodes.pop(101))
+            grid.nodes[401] = away[0]
+            return None
+        return content
+
+    grid.spoil = spoil
+    conduct(grid, settings(), tmp_path / "run", timeout=5.0)
+    assert len(metrics(tmp_path / "run")["per_client"]) == NODES
+    assert (tmp_path / "node1/bundle/bundle.json").exists()
+
+
+def test_a_node_with_other_data_or_a_lost_memory_says_so(tmp_path, capsys):
+    grid = LocalGrid(nodes(tmp_path))
+
+    def lose(kind, number, content):
+        if kind == "train" and number == 103:
+            for path in (tmp_path / "node3").rglob("memory-*"):
+                path.unlink()
+        return content
+
+    grid.spoil = lose
+    conduct(grid, settings("ditto"), tmp_path / "run")
+    told = [e["warning"] for e in events(capsys) if "warning" in e]
+    assert any("3 failed: the memory of round 1 is lost" in text for text in told)
+    assert len(metrics(tmp_path / "run")["per_client"]) == 3
+
+
+@pytest.mark.parametrize("rule", ["median", "krum", "private"])
+def test_robust_and_private_means_are_those_of_the_simulator(rule, tmp_path, monkeypatch):
+    config = settings(
+        "fedavg",
+        {"rounds": 2, "aggregation": {"rule": rule}, "method": {"optimizer_state": "reset"}},
+    )
+    monkeypatch.setattr("secrets.randbits", lambda bits: config.seed)
+    conduct(LocalGrid(nodes(tmp_path)), config, tmp_path / "run")
+    pipeline.run(config, tmp_path / "simulated")
+    from safetensors.torch import load_file
+
+    ours, theirs = (load_file(tmp_path / d / "shared.safetensors") for d in ("run", "simulated"))
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    if rule == "private":
+        assert metrics(tmp_path / "run")["privacy"]["epsilon"] > 0
+
+
+def test_noise_on_flower_cannot_be_drawn_again(tmp_path):
+    config = settings(
+        "fedavg",
+        {"rounds": 1, "aggregation": {"rule": "private"}, "method": {"optimizer_state": "reset"}},
+    )
+    books = []
+    for place in ("a", "b"):
+        conduct(LocalGrid(nodes(tmp_path / place)), config, tmp_path / place / "run")
+        books.append(open_book(tmp_path / place / "run").server["model"])
+    assert any((books[0][name] != books[1][name]).any() for name in books[0])
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        ({"partition-id": 0, "num-partitions": 4}, "state-dir"),
+        ({"partition-id": 4, "num-partitions": 4, "state-dir": "s"}, "from 0 to 3"),
+        ({"state-dir": "s"}, "data=PATH"),
+        ({"data": "/nowhere/x.csv", "name": "n", "state-dir": "s"}, "its log tells why"),
+        ({"data": "x.csv", "state-dir": "s"}, "its log tells why"),
+    ],
+)
+def test_a_node_with_wrong_settings_is_told(node, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="0 of 1 nodes"):
+        conduct(LocalGrid({5: node}), settings(), tmp_path / "run", nodes=1)
+    assert any(told in e.get("warning", "") for e in events(capsys))
+
+
+def test_wrong_terms_are_the_users_mistake(tmp_path):
+    asked = terms(settings(), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="absolute"):
+        read_terms(asked | {"out": "runs/x"})
+    with pytest.raises(fedpn.UserError, match="at least 1"):
+        read_terms(asked | {"nodes": 0})
+    with pytest.raises(fedpn.UserError, match="cannot be read"):
+        read_terms(asked | {"config": "!!"})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/x").touch()
+    with pytest.raises(fedpn.UserError, match="not empty"):
+        serve(LocalGrid({}), read_terms(asked), lambda event: None)
+
+
+MASKED = {name: (name, {}) for name in ("fedpn", "scaffold", "fedavg", "fedbabu")}
+KEEPING = {"method": ADAM["method"] | {"optimizer_state": "keep"}}
+MASKED |= {"fedavg-norm": ("fedavg", NORM), "fedavg-adam": ("fedavg", KEEPING)}
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_masked_uploads_give_the_same_sum(case, tmp_path):
+    name, changes = MASKED[case]
+    rounds = 1 if "-" in case else 2  # a second round of these makes much of a little
+    config = settings(name, {"rounds": rounds} | changes)
+    conduct(LocalGrid(nodes(tmp_path / "a")), config, tmp_path / "plain")
+    grid = LocalGrid(nodes(tmp_path / "b"))
+    conduct(grid, config, tmp_path / "masked", secure=True)
+    plain, masked = open_book(tmp_path / "plain"), open_book(tmp_path / "masked")
+    torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
+    assert masked.bases == plain.bases
+    assert [k for k, _, _ in grid.heard].count("train") == rounds * 4 * NODES  # four a round
+
+
+def test_the_server_sees_only_masked_vectors(tmp_path):
+    config = settings("fedavg", {"rounds": 1})
+    grid = LocalGrid(nodes(tmp_path / "b"))
+    conduct(grid, config, tmp_path / "masked", secure=True)
+    plain = LocalGrid(nodes(tmp_path / "a"))
+    conduct(plain, config, tmp_path / "plain")
+    from flwr.common import bytes_to_ndarray
+
+    seen = {}
+    for kind, number, content in grid.heard:
+        assert all(not record for record in content.array_records.values())  # nothing in clear
+        for record in content.config_records.values():
+            if kind == "train" and "masked_params" in record:
+                seen[number] = [bytes_to_ndarray(b) for b in record["masked_params"]]
+    uploads = {n: c.array_records["slots"] for k, n, c in plain.heard if k == "train"}
+    assert seen.keys() == uploads.keys()
+    for number, vectors in seen.items():
+        flat = np.concatenate([v.ravel() for v in vectors[1:]]).astype(np.float64) / 2**32
+        true = np.concatenate([a.numpy().ravel() for a in uploads[number].values()])
+        assert flat.size == true.size
+        assert abs(flat.mean() - 0.5) < 0.01 and abs(flat.var() - 1 / 12) < 0.005  # even
+        assert abs(np.corrcoef(flat, true)[0, 1]) < 0.05
+
+
+def test_a_node_that_vanishes_under_its_mask_is_made_up_for(tmp_path):
+    grid, told = LocalGrid(nodes(tmp_path)), []
+
+    def spoil(kind, number, content):
+        told.append((kind, number))
+        if kind == "train" and number == 101 and told.count(("train", 101)) == 3:
+            return None  # after it shared its keys, before its vector came
+        return content
+
+    grid.spoil = spoil
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run", secure=True)
+    line = json.loads((tmp_path / "run/history.jsonl").read_text())
+    assert line["dropped"] == [1] and line["loss"] is not None
+    assert open_book(tmp_path / "run").bases == {"0": 1, "2": 1, "3": 1}
+
+    others = LocalGrid(nodes(tmp_path / "x"))
+    others.spoil = lambda kind, number, c: None if (kind, number) == ("train", 101) else c
+    conduct(others, settings("fedavg", {"rounds": 1}), tmp_path / "plain")
+    masked, plain = open_book(tmp_path / "run"), open_book(tmp_path / "plain")
+    torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"aggregation": {"rule": "median"}}, {"faults": {"max_norm": 1.0}}]
+)
+def test_what_must_see_single_uploads_cannot_be_secure(changes, tmp_path):
+    asked = terms(settings("fedavg", changes), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="must see single uploads"):
+        read_terms(asked | {"secure": True})
+    read_terms(asked)
+
+
+def test_moments_too_small_for_masks_are_refused(tmp_path):
+    asked = terms(settings("fedavg", ADAM), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="Adam's moments"):
+        read_terms(asked | {"secure": True})
+
+
+def test_one_node_alone_has_no_mask(tmp_path):
+    asked = terms(settings("fedavg"), tmp_path / "run")
+    with pytest.raises(fedpn.UserError, match="would hide nothing"):
+        read_terms(asked | {"secure": True, "nodes": 1})
+
+
+@pytest.mark.parametrize(("threshold", "shares"), [(1, 4), (2, 4), (1, 1)])
+def test_a_wary_node_refuses_masks_that_few_could_take_off(threshold, shares, tmp_path):
+    """A server chooses these numbers, and one that lies would choose small ones."""
+    from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
+
+    grid = LocalGrid({n: node | {"secure": True} for n, node in nodes(tmp_path).items()})
+    terms = {Key.SAMPLE_NUMBER: 4, Key.SHARE_NUMBER: shares, Key.THRESHOLD: threshold}
+    ranges = {Key.CLIPPING_RANGE: 8.0, Key.TARGET_RANGE: 2**20, Key.MOD_RANGE: 2**32}
+    asked = terms | ranges | {Key.STAGE: Stage.SETUP, Key.MAX_WEIGHT: 100.0}
+    content = RecordDict({"secaggplus_configs": ConfigRecord(asked)})
+    message = Message(content, dst_node_id=101, message_type="train")
+    with pytest.raises(fedpn.UserError, match="protect nobody"):
+        grid.send_and_receive([message])
+
+
+def test_a_move_beyond_what_masks_carry_is_not_clipped_in_silence():
+    from fedpn.flower.app.secure import maskable
+
+    for value in (9.0, float("nan")):
+        with pytest.raises(fedpn.UserError, match="moved further than 8"):
+            maskable({"w": torch.tensor([value])}, rows=10, loss=0.0)
+
+
+def test_a_wary_node_uploads_under_a_mask_only(tmp_path, capsys):
+    grid = LocalGrid({n: node | {"secure": True} for n, node in nodes(tmp_path).items()})
+    with pytest.raises(RuntimeError, match="no valid upload"):
+        conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
+    assert any("under a mask only" in e.get("warning", "") for e in events(capsys))
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "masked", secure=True)
+
+
+def test_a_node_goes_on_with_its_own_data_alone(tmp_path):
+    NodeState(tmp_path, "r", "these").save(1, {"model": {"w": torch.ones(2)}}, 0)
+    with pytest.raises(fedpn.UserError, match="not those with which this node began"):
+        NodeState(tmp_path, "r", "others").load(1, ("model",))
+
+
+def test_a_memory_is_kept_while_the_server_counts_on_it(tmp_path):
+    """Replies were lost twice running: the round that counted last is still the first."""
+    state = NodeState(tmp_path, "r", "data")
+    for round_ in (1, 2, 3):
+        state.save(round_, {"model": {"w": torch.full((2,), float(round_))}}, min(1, round_ - 1))
+    assert state.load(1, ("model",))["model"]["w"].tolist() == [1.0, 1.0]
+    assert state.load(3, ("model",))["model"]["w"].tolist() == [3.0, 3.0]
+    with pytest.raises(fedpn.UserError, match="memory of round 2 is lost"):
+        state.load(2, ("model",))

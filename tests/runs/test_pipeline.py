@@ -1,0 +1,388 @@
+"""Whole runs: the same bits twice, resumed, on one's own data."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.metrics import roc_auc_score
+
+import fedpn
+from fedpn.algorithms.fedpn import FedPN
+from fedpn.cli.main import main
+from fedpn.data.sources.datasets import load as load_dataset
+from fedpn.federated import rounds
+from fedpn.federated import simulator as simulate
+from fedpn.federated.personalise import Embedder, Observer, _plans, calibrate_all, population
+from fedpn.routing.thresholds import calibrate
+from fedpn.runs.config import resolve
+from fedpn.runs.evaluate import evaluate, look
+from fedpn.runs.prepare import prepare
+from fedpn_paper.opened import open_run
+
+RESULTS = ["metrics.json", "shared.safetensors", "clients.safetensors", "bundle.json"]
+SMALL = {
+    "rounds": 3,
+    "clients": 4,
+    "train__steps": 2,
+    "method__adapt_epochs": 1,
+    "method__adapt_steps": 4,
+}
+
+
+def same(a, b, names=RESULTS):
+    return [n for n in names if (a / n).read_bytes() != (b / n).read_bytes()] == []
+
+
+def history(path):
+    lines = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+def test_the_same_seed_gives_the_same_bits(tmp_path):
+    for name in ("a", "b"):
+        fedpn.run(tmp_path / name, **SMALL)
+    assert same(tmp_path / "a", tmp_path / "b")
+    assert history(tmp_path / "a") == history(tmp_path / "b")
+    fedpn.run(tmp_path / "c", **SMALL, seed=1)
+    assert not same(tmp_path / "a", tmp_path / "c")
+
+
+def test_the_report_is_the_same_too(tmp_path, quick_run):
+    before = (quick_run / "report.html").read_text()
+    assert main(["report", str(quick_run), "--out", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_text() == before
+    assert "http" not in before.replace("http://www.w3.org", "")  # the page asks nobody
+
+
+def test_metrics_have_the_agreed_form(quick_run):
+    m = json.loads((quick_run / "metrics.json").read_text())
+    assert m["format"] == 1
+    assert (m["dataset"], m["algorithm"], m["seed"]) == ("digits", "fedpn", 0)
+    assert (m["clients"], m["rounds"], m["headline"]) == (4, 2, "switch")
+    assert {"score", "auroc", "delegated", "gap_closed"} == m["routing"].keys()
+    assert sum(m["abstention"]["outcomes"].values()) == pytest.approx(1)
+    assert m["calibration"].keys() == {"ece", "nll", "brier"}
+    assert len(m["per_client"]) == 4
+    for who, row in m["accuracy"].items():
+        for name, value in row.items():
+            each = [c["accuracy"][who][name] for c in m["per_client"]]
+            assert value == pytest.approx(np.mean(each))
+    mix = {who: m["accuracy"][who]["mix"] for who in m["accuracy"]}
+    for c in m["per_client"]:
+        oracle = c["accuracy"]["oracle"]
+        assert oracle["ind"] == c["accuracy"]["local"]["ind"]
+        assert oracle["ood"] == c["accuracy"]["global"]["ood"]
+    assert mix["oracle"] >= mix["local"]
+
+
+@pytest.mark.parametrize("algorithm", ["fedpn", "ditto"])
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, algorithm, monkeypatch):
+    options = SMALL | {"rounds": 5, "algorithm": algorithm}
+    fedpn.run(tmp_path / "whole", **options)
+    out = tmp_path / "cut"
+
+    class KilledError(Exception):
+        pass
+
+    def tell(stage, done, of, **facts):
+        if stage == "federate" and done == 4:
+            raise KilledError
+
+    monkeypatch.setattr(rounds, "CHECKPOINT", 0.0)
+    with pytest.raises(KilledError):
+        fedpn.run(out, tell=tell, **options)
+    assert len(history(out)) == 4
+    assert main(["run", "--resume", "--out", str(out)]) == 0
+    assert same(tmp_path / "whole", out)
+    assert history(tmp_path / "whole") == history(out)
+
+
+@pytest.mark.parametrize("algorithm", ["fedpn", "ditto"])
+def test_kill_minus_nine(tmp_path, algorithm):
+    """A real process, killed again and again without warning, ends as one that was left alone."""
+    kills = int(os.environ.get("FEDPN_KILLS", "2"))
+    options = ["--rounds", str(4 * kills + 4), "--clients", "4", "--algorithm", algorithm]
+    options += ["--set", "method.adapt_steps=2", "--set", "method.adapt_epochs=0"]
+    options += ["--set", "train.steps=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "fedpn.cli.main", "run", "--checkpoint-every", "2", "--out"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*command, str(whole), *options], env=environment, check=True)
+    rng = np.random.default_rng()
+    arguments = [*command, str(cut), *options]
+    for _ in range(kills):
+        process = subprocess.Popen(arguments, env=environment)
+        seen, wanted = _lines(cut), rng.integers(1, 5)
+        while process.poll() is None and _lines(cut) < seen + wanted:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.2))
+        process.kill()
+        process.wait()
+        arguments = [*command, str(cut), "--resume"]
+    subprocess.run(arguments, env=environment, check=True)
+    assert same(whole, cut)
+    assert history(whole) == history(cut)
+
+
+def _lines(path):
+    file = path / "history.jsonl"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def test_resume_refuses_another_config_and_allows_more_rounds(tmp_path, capsys):
+    out = tmp_path / "run"
+    fedpn.run(out, **SMALL)
+    assert main(["run", "--resume", "--out", str(out), "--set", "fedpn.gamma=0.5"]) == 2
+    assert "fedpn.gamma was 0.01 and is now 0.5" in capsys.readouterr().err
+    assert main(["run", "--resume", "--out", str(out), "--rounds", "2"]) == 2
+    assert main(["run", "--resume", "--out", str(tmp_path / "none")]) == 2
+    capsys.readouterr()
+    assert main(["run", "--resume", "--out", str(out), "--rounds", "5"]) == 0
+    fedpn.run(tmp_path / "five", **(SMALL | {"rounds": 5}))
+    assert same(tmp_path / "five", out)
+
+
+def test_a_folder_of_pictures(tmp_path):
+    digits = load_dataset("digits")
+    for i in range(600):
+        folder = tmp_path / "pictures" / digits.classes[digits.y[i]]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(digits.x[i, 0]).save(folder / f"{i}.png")
+    found = fedpn.run(tmp_path / "run", dataset=str(tmp_path / "pictures"), **SMALL)
+    assert found["accuracy"]["switch"]["mix"] is not None
+    answers = fedpn.load(tmp_path / "run", client=0)(digits.x[:3, 0])
+    assert len(answers) == 3
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_a_table_with_a_client_column(load, tmp_path):
+    """Numeric features take the MLP; the client column says who owns what."""
+    data = load()
+    rng = np.random.default_rng(0)
+    client = rng.integers(0, 2, len(data.target))
+    names = [*data.feature_names, "client", "label"]
+    lines = [",".join(n.replace(",", " ") for n in names)]
+    for row, c, y in zip(data.data, client, data.target, strict=True):
+        lines.append(",".join([*map(str, row), f"hospital-{c}", str(data.target_names[y])]))
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(lines))
+    options = {"dataset": str(table), "data__partition": "natural", "routing__abstain": 0.1}
+    found = fedpn.run(tmp_path / "run", **(SMALL | options | {"method__adapt_steps": 200}))
+    assert found["clients"] == 2
+    assert found["accuracy"]["local"]["ind"] > 0.8
+    # Every hospital has every class: nothing is foreign, and what needs foreign rows is null.
+    assert found["accuracy"]["switch"]["mix"] is None
+    assert found["routing"]["auroc"] is None
+    answers = fedpn.load(tmp_path / "run", client="hospital-1")(data.data[:4])
+    assert len(answers) == 4
+
+
+def test_an_archive_of_ones_own(tmp_path):
+    digits = load_dataset("digits")
+    path = tmp_path / "mine.npz"
+    np.savez(path, images=digits.x[:, 0], labels=digits.y)
+    mine = fedpn.run(
+        tmp_path / "mine", dataset=str(path), **SMALL, train__batch=16, method__lr=0.02
+    )
+    named = fedpn.run(tmp_path / "named", **SMALL)
+    assert mine["accuracy"] == named["accuracy"]
+
+
+def test_the_shared_encoder_embeds_each_row_once(monkeypatch):
+    embedded = []
+    original = Embedder._embed
+
+    def counting(self, params, rows):
+        embedded.append(rows)
+        return original(self, params, rows)
+
+    monkeypatch.setattr(Embedder, "_embed", counting)
+    ready = prepare(resolve([{"clients": 4}]))
+    embed = Embedder(ready.model, ready.data.x, ready.fresh)
+    observe = Observer(ready.model, embed, "entropy")
+    people = population(fedpn.FedPN(), {"model": ready.fresh, "_even": {}}, [{"model": {}}] * 4)
+    thresholds = calibrate_all(people, observe, ready.federation.calibration, 0.1, 0.05)
+    views = look(ready.federation, people, observe, thresholds)
+    evaluate(ready.federation, views, "switch", "entropy")
+    rows = torch.cat(embedded)
+    assert len(rows) == len(rows.unique())
+
+
+def test_training_never_sees_calibration_or_test_rows(monkeypatch):
+    """Poison all rows but the training ones: nothing that is trained may change."""
+    config = resolve([{"clients": 4, "rounds": 2, "train": {"steps": 2}}])
+    ready = prepare(config)
+    labels = [ready.data.y[torch.from_numpy(r)] for r in ready.federation.train]
+
+    def trained(x):
+        data = ready.data._replace(x=x)
+        state = simulate.begin(config.method, ready.model.task, ready.fresh, labels)
+        rows = ready.federation.train
+        engine = simulate.Engine(config.method, ready.model.task, data, rows, 0, config.train)
+        *_, (last, _) = engine.rounds(state, 2)
+        return last.server["model"]
+
+    poisoned = torch.zeros_like(ready.data.x)
+    seen = torch.from_numpy(np.concatenate(ready.federation.train))
+    poisoned[seen] = ready.data.x[seen]
+    clean, dirty = trained(ready.data.x), trained(poisoned)
+    assert all(torch.equal(clean[n], dirty[n]) for n in clean)
+
+
+def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(tmp_path):
+    options = ["--rounds", "500", "--clients", "4", "--set", "train.steps=1"]
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "fedpn.cli.main", "run", "--out", str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*command, *options], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    while not (out / "history.jsonl").exists() or not (out / "history.jsonl").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "finishing the round" in said
+    assert f"fedpn run --resume --out {out}" in said
+    assert (out / "state.safetensors").exists()
+    assert 0 < len(history(out)) < 500
+
+
+def test_tensorboard_and_mlflow_hear_of_every_round(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    out = tmp_path / "run"
+    code = (
+        "import sys; from fedpn.cli.main import main;"
+        f"sys.exit(main(['run', '--rounds', '3', '--clients', '4', '--out', {str(out)!r},"
+        " '--set', 'train.steps=1', '--set', 'method.adapt_epochs=0', '--set',"
+        " 'method.adapt_steps=1', '--tensorboard', '--mlflow']))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    (file,) = (out / "tensorboard").iterdir()
+    events = [e for e in EventFileLoader(str(file)).Load() if e.HasField("summary")]
+    assert [e.step for e in events] == [1, 2, 3]
+    losses = [next(m for m in out.rglob("mlruns/*/*/metrics/loss")).read_text().splitlines()]
+    assert len(losses[0]) == 3
+
+
+def test_the_private_account_is_in_the_metrics(tmp_path):
+    pytest.importorskip("dp_accounting")
+    private = {"aggregation__rule": "private", "method__optimizer_state": "reset"}
+    found = fedpn.run(tmp_path / "run", **SMALL, **private)
+    assert found["privacy"]["epsilon"] > 0
+    assert found["privacy"]["delta"] == 1e-5
+    with pytest.raises(fedpn.UserError, match="optimizer_state=reset"):
+        fedpn.run(tmp_path / "other", **SMALL, aggregation__rule="private")
+
+
+def test_a_run_does_not_go_on_with_other_data_or_lost_memories(tmp_path, capsys):
+    digits = load_dataset("digits")
+    path, out = tmp_path / "mine.npz", tmp_path / "run"
+    np.savez(path, images=digits.x[:, 0], labels=digits.y)
+    fedpn.run(out, dataset=str(path), algorithm="fedper", **SMALL)
+    resume = ["run", "--resume", "--out", str(out), "--rounds", "4"]
+    memories = (out / "memories.bin").read_bytes()
+    (out / "memories.bin").unlink()
+    assert main(resume) == 2
+    assert "what clients remember is lost" in capsys.readouterr().err
+    (out / "memories.bin").write_bytes(memories)
+    np.savez(path, images=digits.x[:, 0] // 2, labels=digits.y)
+    assert main(resume) == 2
+    assert "not those with which the run began" in capsys.readouterr().err
+
+
+def test_data_that_name_their_clients_are_dealt_to_them(tmp_path):
+    digits = load_dataset("digits")
+    path = tmp_path / "mine.npz"
+    owner = np.array(["north", "south", "west"])[np.arange(len(digits)) % 3]
+    np.savez(path, images=digits.x[:, 0], labels=digits.y, client=owner)
+    named = fedpn.run(tmp_path / "named", dataset=str(path), **SMALL)
+    assert named["clients"] == 3
+    assert fedpn.load(tmp_path / "named", client="south").bundle.client == "south"
+    dealt = fedpn.run(tmp_path / "dealt", dataset=str(path), data__partition="classes", **SMALL)
+    assert dealt["clients"] == 4
+    with pytest.raises(fedpn.UserError, match="no client south"):
+        fedpn.load(tmp_path / "dealt", client="south")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algorithm": "local", "method__lr": 1e9},
+        {"algorithm": "fedavg", "method__lr": 1e9},
+        {"method__adapt_lr": 1e30},
+        {"faults__dropout": 1.0},
+    ],
+)
+def test_divergence_is_told(settings, tmp_path):
+    with pytest.raises(fedpn.UserError, match=r"diverged"):
+        fedpn.run(tmp_path / "run", **(SMALL | {"rounds": 2} | settings))
+    lines = (tmp_path / "run" / "history.jsonl").read_text()
+    assert "NaN" not in lines
+
+
+def test_thresholds_are_those_of_the_calibration_rows(quick_run):
+    """Taken again from the run's own models, on no other rows."""
+    opened = open_run(quick_run)
+    observe = Observer(opened.ready.model, opened.embed, opened.config.routing.score, "")
+    routing, people = opened.config.routing, opened.people
+    for client, rows in enumerate(opened.ready.federation.calibration):
+        local, shared = observe(people.predictor(client), rows), observe(people.shared, rows)
+        again = calibrate(local, shared, routing.outliers, routing.abstain)
+        assert again == pytest.approx(opened.thresholds[client], rel=1e-6)
+        other = opened.ready.federation.train[client]
+        wrong = calibrate(
+            observe(people.predictor(client), other),
+            observe(people.shared, other),
+            routing.outliers,
+            routing.abstain,
+        )
+        assert wrong != pytest.approx(opened.thresholds[client], rel=1e-6)
+
+
+def test_clients_with_equal_rows_draw_their_own_batches():
+    """In the personal stage; else a federation of twins would learn one model."""
+    rows = (np.arange(50), np.arange(50))
+    first, second = _plans(FedPN(), rows, 16, 0)
+    assert not np.array_equal(first, second)
+    assert np.array_equal(_plans(FedPN(), rows, 16, 0)[1], second)
+    assert np.array_equal(_plans(FedPN(), rows[:1], 16, 0, numbers=[1])[0], second)
+
+
+def test_the_router_foreign_scores_by_the_global_models_belief(tmp_path):
+    """By hand from the run's own models: the mass on classes that the client has no rows of."""
+    settings = {"clients": 4, "rounds": 3, "fedpn": {"adapt_steps": 20, "adapt_epochs": 0}}
+    config = resolve([settings, {"routing": {"router": "foreign"}}])
+    metrics = fedpn.runs.pipeline.run(config, tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    dataset, federation = opened.ready.dataset, opened.ready.federation
+    observe = Observer(opened.ready.model, opened.embed, config.routing.score, "foreign")
+    scores = []
+    for client in range(4):
+        known, unknown = federation.ind(client), federation.ood(client)
+        probs = observe(opened.shared, np.concatenate([known, unknown])).probs.numpy()
+        absent = np.setdiff1d(np.arange(10), dataset.y[federation.train[client]])
+        mass = probs[:, absent].sum(1)
+        held = observe(opened.shared, federation.calibration[client]).probs.numpy()
+        limit = np.sort(held[:, absent].sum(1))[int(np.ceil(0.9 * (len(held) + 1))) - 1]
+        assert opened.thresholds[client].epistemic == pytest.approx(limit, rel=1e-5)
+        scores.append(roc_auc_score(np.repeat([0, 1], [len(known), len(unknown)]), mass))
+    assert metrics["routing"]["auroc"] == pytest.approx(np.mean(scores), abs=1e-6)
+    answers = fedpn.load(tmp_path / "run", 1)(dataset.x[federation.ood(1)][:50])
+    probs = observe(opened.shared, federation.ood(1)[:50]).probs.numpy()
+    absent = np.setdiff1d(np.arange(10), dataset.y[federation.train[1]])
+    told = [answer.uncertainty["epistemic"] for answer in answers]
+    assert told == pytest.approx(probs[:, absent].sum(1), abs=1e-5)

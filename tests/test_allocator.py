@@ -1,9 +1,0 @@
-"""The allocator's settings are accepted where there is glibc."""
-
-import platform
-
-from fedpn.allocator import keep_freed_memory
-
-
-def test_glibc_agrees():
-    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
