@@ -35,7 +35,7 @@ def measure(clients: int, rounds: int, algorithm: str) -> dict[str, float]:
     from fedpn.federated.simulator import Engine, begin
     from fedpn.nn.blueprint import Blueprint, build_model
     from fedpn.nn.posterior import parameters
-    from fedpn.runs.config import TrainConfig
+    from fedpn.federated.settings import TrainSettings
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def measure(clients: int, rounds: int, algorithm: str) -> dict[str, float]:
     )
     model, method = build_model(blueprint, 0), ALGORITHMS[algorithm]()
     join = min(1.0, 100 / clients)
-    work = TrainConfig(steps=2, batch=16, join=join, cohort=20)
+    work = TrainSettings(steps=2, batch=16, join=join, cohort=20)
     peak, done = [0], threading.Event()
 
     def watch() -> None:

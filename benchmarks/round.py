@@ -36,7 +36,7 @@ from fedpn.federated.simulator import Engine, begin
 from fedpn.nn import kernels
 from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.posterior import parameters
-from fedpn.runs.config import TrainConfig
+from fedpn.federated.settings import TrainSettings
 
 CLIENTS, STEPS, BATCH, CLASSES, DIM, LAYERS, ROWS = 20, 10, 64, 10, 16, 30, 700
 MEAN, STD = 127.5, 74.0
@@ -60,7 +60,7 @@ def ours(name: str, data: Data, rows: list[np.ndarray]) -> Callable[[], None]:
         kind, (1, 28, 28), CLASSES, "lenet5", DIM, "radial", LAYERS, [MEAN], [STD]
     )
     model = build_model(blueprint, 0, method.loss_options())
-    work = TrainConfig(steps=STEPS, batch=BATCH)
+    work = TrainSettings(steps=STEPS, batch=BATCH)
     engine = Engine(method, model.task, data, tuple(rows), 0, work)
     state = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
 

@@ -8,7 +8,7 @@ from fedpn.federated.simulator import Engine, begin
 from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.posterior import parameters
 from fedpn.nn.task import make_model
-from fedpn.runs.config import TrainConfig
+from fedpn.federated.settings import TrainSettings
 
 SIZES = (40, 9, 25, 5, 17)  # unequal, and less than a batch
 
@@ -33,7 +33,7 @@ def play(algorithm, model, data, rows, *more, count=3, path=None, **options):
     """Plays some rounds and returns the last state."""
     params = parameters(model.network)
     state = begin(algorithm, model.task, params, [data.y[r] for r in rows], path)
-    config = TrainConfig(**({"batch": 8, "steps": 0, "epochs": 1} | options))
+    config = TrainSettings(**({"batch": 8, "steps": 0, "epochs": 1} | options))
     engine = Engine(algorithm, model.task, data, rows, 0, config, *more)
     *_, (last, _) = engine.rounds(state, count)
     return last

@@ -29,7 +29,7 @@ from fedpn.federated import rounds
 from fedpn.federated.personalise import Embedder, adapt, population
 from fedpn.federated.simulator import begin, plan_round, sample
 from fedpn.nn.posterior import parameters
-from fedpn.runs.config import TrainConfig
+from fedpn.federated.settings import TrainSettings
 from oracles import ORACLES, Outcome, Setting
 from settings import SIZES, play, setting
 
@@ -75,7 +75,7 @@ def reference(name, method, model, data, rows, join=1.0, batch=8):
     """The same by the oracle, on the same first weights and batches."""
     from fedpn.federated.personalise import _plans
 
-    config = TrainConfig(batch=batch, steps=0, epochs=1, join=join)
+    config = TrainSettings(batch=batch, steps=0, epochs=1, join=join)
     plans = [
         [plan_round(rows, np.array([c]), config, 0, r).rows[0] for c in range(len(rows))]
         for r in range(3)
@@ -177,7 +177,7 @@ def test_what_is_personal_is_never_uploaded(name, state):
     method = make(name, optimizer_state=state)
     task, params = model.task, parameters(model.network)
     first = begin(method, task, params, [data.y[r] for r in rows])
-    plan = plan_round(rows, np.array([0]), TrainConfig(batch=8, steps=2), 0, 0)
+    plan = plan_round(rows, np.array([0]), TrainSettings(batch=8, steps=2), 0, 0)
     one = type(plan)(*(t[0] for t in plan))
     upload, memory, _ = train(method, task, data, public(first.server), first.memories[0], one)
     for name_ in flatten(upload):
@@ -328,7 +328,7 @@ def test_scaffold_refuses_momentum():
 
 def test_batches_gather_the_planned_rows():
     _, data, rows = setting("classifier")
-    plan = plan_round(rows, np.array([1]), TrainConfig(batch=8, steps=2), 0, 0)
+    plan = plan_round(rows, np.array([1]), TrainSettings(batch=8, steps=2), 0, 0)
     found = list(batches(data, type(plan)(*(t[0] for t in plan))))
     assert [b.y.tolist() for b in found] == data.y[plan.rows[0]].tolist()
     assert all(bool(b.active) for b in found)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedpn.core import store
 from fedpn.federated.rounds import Company
+
+from fedpn.core import store
+from fedpn.core.settings import leaves
 from fedpn.runs import pipeline
-from fedpn.runs.config import Config, leaves, preset, resolve, to_tree
+from fedpn.runs.config import Config, preset, resolve, to_tree
 
 Tree = dict[str, Any]
 STATE = ("state.safetensors", "memories.bin", "history.jsonl")  # where the rounds ended

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from fedpn.federated.personalise import CHUNK, Embedder, Population
+from fedpn.federated.rounds import Company
+from fedpn.routing.thresholds import Thresholds
 from torch import Tensor
 
 from fedpn.core import store
 from fedpn.core.dirichlet import Posterior
 from fedpn.core.errors import UserError
+from fedpn.core.settings import read_toml
 from fedpn.core.trees import Params
-from fedpn.federated.personalise import CHUNK, Embedder, Population
-from fedpn.federated.rounds import Company
-from fedpn.routing.thresholds import Thresholds
-from fedpn.runs.config import Config, read_toml, resolve
+from fedpn.runs.config import Config, resolve
 from fedpn.runs.prepare import Prepared, prepare
 from fedpn.serving.bundle import FILES
 from fedpn_paper import grid

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from fedpn.federated.personalise import CHUNK
+from fedpn.federated.rounds import Company, Stopped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -16,8 +18,7 @@ from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.task import Data
 from fedpn.core.trees import stack
-from fedpn.federated.personalise import CHUNK
-from fedpn.federated.rounds import Company, Stopped
+from fedpn.federated.settings import TrainSettings
 from fedpn.federated.simulator import Engine, begin, plan_round
 from fedpn.nn import kernels
 from fedpn.nn.blueprint import Blueprint, build_model
@@ -25,7 +26,6 @@ from fedpn.nn.posterior import parameters
 from fedpn.nn.task import Model
 from fedpn.reporting.plots import INK
 from fedpn.routing.scores import of_posterior
-from fedpn.runs.config import TrainConfig
 from fedpn_paper.figure import Result, Settings, legend_below, page
 
 TITLE = (
@@ -88,7 +88,7 @@ def training(bench: Bench, algorithm: FedAvg, data: Data) -> Callable[[], object
     rows = tuple(np.split(np.arange(len(data.y)), bench.clients))
     labels = [data.y[torch.from_numpy(mine)] for mine in rows]
     state = begin(algorithm, model.task, parameters(model.network), labels)
-    work = TrainConfig(steps=bench.steps)
+    work = TrainSettings(steps=bench.steps)
     engine = Engine(algorithm, model.task, data, rows, 0, work)
     plan = plan_round(rows, np.arange(bench.clients), work, 0, 0)
     memories = stack([state.memories[c] for c in range(bench.clients)])

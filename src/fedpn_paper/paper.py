@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedpn.federated.rounds import Company
+
 import fedpn_paper as experiments
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.federated.rounds import Company
 from fedpn_paper import crew, ledger
 from fedpn_paper.cells import VARIANTS
 from fedpn_paper.figure import Settings

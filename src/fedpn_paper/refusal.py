@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.core import metrics
+from fedpn.core import metrics, seeds
 from fedpn.routing.scores import Opinion, of_posterior
 from fedpn_paper.figure import Result
 from fedpn_paper.opened import Opened, Seen
@@ -69,7 +69,7 @@ def _stream(opened: Opened, client: int, seen: Seen) -> tuple[Stream, dict[str, 
     mix, params = rows.mix(client), opened.people.predictor(client)
     count = min(len(mix), len(seen.z))
     strange = torch.from_numpy(
-        np.random.default_rng([rows.seed, 32, client]).permutation(len(seen.z))[:count]
+        seeds.stream("refusal", rows.seed, client).permutation(len(seen.z))[:count]
     )
     z = torch.cat([opened.embed(params, mix), seen.z[strange]])
     labels = opened.ready.data.y[torch.from_numpy(mix)]

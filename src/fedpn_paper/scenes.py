@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from fedpn.core import dirichlet, metrics
+from fedpn.core.summary import SETS
 from fedpn.core.trees import Params
 from fedpn.data.dataset import Array
-from fedpn.runs.evaluate import SETS
 from fedpn_paper.opened import Opened, Seen
 
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from fedpn.federated.personalise import Embedder
+from fedpn.federated.rounds import Company
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fedpn.core import metrics
+from fedpn.core import metrics, seeds
 from fedpn.data.dataset import Array
 from fedpn.data.shift import invert
 from fedpn.data.sources import datasets
-from fedpn.federated.personalise import Embedder
-from fedpn.federated.rounds import Company
 from fedpn.reporting.plots import COLOURS, INK
 from fedpn.routing.scores import LOGIT_SCORES, POSTERIOR_SCORES
 from fedpn_paper.figure import DATA_COLOURS, Result, Settings, legend_below, page, plural
@@ -43,7 +43,7 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
 
 def strangers(opened: Opened) -> dict[str, Array]:
     """Draws as many images of each kind, in the form of the federation's own."""
-    rng = np.random.default_rng([opened.config.seed, 31])
+    rng = seeds.stream("strangers", opened.config.seed)
     own = opened.ready.dataset
     other = PAIRS.get(own.name)
     known = np.concatenate(opened.ready.federation.test)

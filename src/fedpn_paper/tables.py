@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from fedpn.runs.config import Config, leaves, nest, preset, resolve
+from fedpn.core.settings import leaves, nest
+from fedpn.runs.config import Config, preset, resolve
 from fedpn_paper import published
 from fedpn_paper.cells import FEW, Cell
 from fedpn_paper.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED, title_of

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from fedpn.federated.rounds import Company
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedpn.core.summary import SETS
 from fedpn.data.dataset import Array
-from fedpn.federated.rounds import Company
 from fedpn.reporting.plots import INK
 from fedpn.routing.scores import POSTERIOR_SCORES
-from fedpn.runs.evaluate import SETS
 from fedpn_paper.figure import (
     SET_COLOURS,
     SET_NAMES,

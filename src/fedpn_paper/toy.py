@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from fedpn.federated.rounds import Company, Stopped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -19,7 +20,6 @@ from fedpn.core.trees import Params
 from fedpn.data.batches import draw as draw_plan
 from fedpn.data.batches import stack_plans
 from fedpn.data.dataset import Array
-from fedpn.federated.rounds import Company, Stopped
 from fedpn.nn.density import RadialFlows
 from fedpn.nn.loss import LOSSES
 from fedpn.nn.posterior import Normalise, PosteriorNetwork, parameters
@@ -90,7 +90,9 @@ def train(
     drawn = [sample(middle, classes, (seed, 21, repeat)) for seed, repeat in seeds]
     x, y = (torch.from_numpy(np.stack(column)) for column in zip(*drawn, strict=True))
     everything = np.arange(3 * ROWS)
-    plans = [draw_plan(everything, steps, BATCH, (*seed, 22)) for seed in seeds]
+    plans = [
+        draw_plan(everything, steps, BATCH, np.random.default_rng((*seed, 22))) for seed in seeds
+    ]
 
     def one(params: Params, data: Data, plan: Any) -> Params:
         return fit(model.top, params, lambda n: n != "prior", adam(RATE), batches(data, plan))

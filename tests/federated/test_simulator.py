@@ -8,10 +8,10 @@ from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.errors import UserError
 from fedpn.core.trees import flatten
-from fedpn.federated.aggregation import AggregationConfig
+from fedpn.federated.aggregation import AggregationSettings
 from fedpn.federated.simulator import Engine, begin, plan_round, sample
 from fedpn.nn.posterior import parameters
-from fedpn.runs.config import FaultConfig, TrainConfig
+from fedpn.federated.settings import FaultSettings, TrainSettings
 from settings import SIZES, play, setting
 
 
@@ -37,7 +37,7 @@ def test_cohorts_agree(algorithm, state):
 
 def _loop(method, model, data, rows, count, **options):
     """FedAvg as people write it: a module and a torch optimiser per client."""
-    config = TrainConfig(**({"batch": 8, "steps": 0, "epochs": 1} | options))
+    config = TrainSettings(**({"batch": 8, "steps": 0, "epochs": 1} | options))
     shared = {n: p.clone() for n, p in parameters(model.network).items()}
     saved = None
     kept = {}
@@ -88,7 +88,7 @@ def test_a_client_with_few_rows_idles():
     method = FedAvg(optimizer_state="reset", momentum=0.0)
     model, data, rows = setting("classifier")
     ours = play(method, model, data, rows, count=1, steps=0, epochs=1).server["model"]
-    config = TrainConfig(batch=8, steps=0, epochs=1)
+    config = TrainSettings(batch=8, steps=0, epochs=1)
     plans = [plan_round(rows, np.array([c]), config, 0, 0).rows[0] for c in range(5)]
     assert [len(p) for p in plans] == [5, 2, 4, 1, 3]
     total = {}
@@ -117,8 +117,8 @@ def test_dropped_clients_are_named_and_do_not_count():
     model, data, rows = setting("classifier")
     method = FedAvg()
     state = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
-    work = TrainConfig(batch=8, steps=2)
-    engine = Engine(method, model.task, data, rows, 0, work, FaultConfig(dropout=0.5, patience=9))
+    work = TrainSettings(batch=8, steps=2)
+    engine = Engine(method, model.task, data, rows, 0, work, FaultSettings(dropout=0.5, patience=9))
     records = [record for _, record in engine.rounds(state, 12)]
     assert 0 < np.mean([len(r.dropped) for r in records]) < 5
     assert all(r.joined == 5 for r in records)
@@ -129,7 +129,7 @@ def test_a_round_of_none_keeps_the_server_and_too_many_end_the_run():
     model, data, rows = setting("classifier")
     method = FedAvg()
     state = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
-    work, faults = TrainConfig(batch=8, steps=2), FaultConfig(dropout=1.0, patience=2)
+    work, faults = TrainSettings(batch=8, steps=2), FaultSettings(dropout=1.0, patience=2)
     engine = Engine(method, model.task, data, rows, 0, work, faults)
     played = engine.rounds(state, 9)
     after, record = next(played)
@@ -146,10 +146,10 @@ def test_uploads_that_are_not_finite_or_too_long_are_refused():
     poisoned = data._replace(x=data.x.clone())
     poisoned.x[rows[2]] = torch.nan
     poisoned.x[rows[4]] *= 1e6
-    work = TrainConfig(batch=8, steps=2)
+    work = TrainSettings(batch=8, steps=2)
     method = FedAvg(optimizer_state="keep")
     first = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
-    engine = Engine(method, model.task, poisoned, rows, 0, work, FaultConfig(max_norm=50.0))
+    engine = Engine(method, model.task, poisoned, rows, 0, work, FaultSettings(max_norm=50.0))
     state, record = next(engine.rounds(first, 1))
     assert record.refused == [2, 4]
     assert all(t.isfinite().all() for t in flatten(state.server).values())
@@ -159,7 +159,7 @@ def test_uploads_that_are_not_finite_or_too_long_are_refused():
 
 def test_stragglers_do_some_of_their_steps():
     rows = tuple(np.arange(40) + 40 * c for c in range(50))
-    work = TrainConfig(batch=8, steps=10)
+    work = TrainSettings(batch=8, steps=10)
     plan = plan_round(rows, np.arange(50), work, 0, 0, stragglers=0.4)
     steps = (plan.rows[:, :, 0] >= 0).sum(1)
     assert 10 < (steps < 10).sum() < 30
@@ -174,10 +174,16 @@ def test_robust_rules_shrug_off_an_attacker(rule):
     attacked.x[rows[1]] = 1e4
     moved = {}
     for name in ("mean", rule):
-        aggregation = AggregationConfig(rule=name, byzantine=0.2)
+        aggregation = AggregationSettings(rule=name, byzantine=0.2)
         for label, d in (("clean", data), ("attacked", attacked)):
             state = play(
-                FedAvg(optimizer_state="reset"), model, d, rows, FaultConfig(), aggregation, count=1
+                FedAvg(optimizer_state="reset"),
+                model,
+                d,
+                rows,
+                FaultSettings(),
+                aggregation,
+                count=1,
             )
             moved[name, label] = torch.cat([t.flatten() for t in state.server["model"].values()])
 
@@ -193,8 +199,8 @@ def test_the_private_mean_is_bounded_and_drawn_by_the_seed():
     first = torch.cat([t.flatten() for t in parameters(model.network).values()])
 
     def move(noise, clip):
-        aggregation = AggregationConfig(rule="private", noise=noise, clip=clip)
-        state = play(method, model, data, rows, FaultConfig(), aggregation, count=1)
+        aggregation = AggregationSettings(rule="private", noise=noise, clip=clip)
+        state = play(method, model, data, rows, FaultSettings(), aggregation, count=1)
         return torch.cat([t.flatten() for t in state.server["model"].values()]) - first
 
     assert move(0.0, 0.01).norm() <= 0.01 + 1e-12

@@ -11,7 +11,8 @@ from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.bounds import Bounds
 from fedpn.core.errors import UserError
-from fedpn.runs.config import build, parse_setting, read_toml, resolve, to_tree
+from fedpn.core.settings import build, parse_setting, read_toml
+from fedpn.runs.config import resolve, to_tree
 from fedpn.runs.glossary import glossary
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -25,13 +25,15 @@ class FedAvg:
     """
 
     optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: Positive = 0.01
-    momentum: Share = 0.9
+    lr: Annotated[Positive, "of local steps"] = 0.01
+    momentum: Annotated[Share, "of SGD; of Adam, its first"] = 0.9
     weight_decay: NonNegative = 0.0
-    optimizer_state: Literal["average", "reset", "keep"] = "average"
-    adapt_epochs: Natural = 0  # of the personal stage
-    adapt_steps: Natural = 0  # at least as many, where the epochs give fewer
-    adapt_lr: Positive = 0.01
+    optimizer_state: Annotated[
+        Literal["average", "reset", "keep"], "what becomes of it between rounds"
+    ] = "average"
+    adapt_epochs: Annotated[Natural, "of the personal stage"] = 0
+    adapt_steps: Annotated[Natural, "at least as many, where the epochs give fewer"] = 0
+    adapt_lr: Annotated[Positive, "of the personal stage"] = 0.01
 
     network: ClassVar[str] = "classifier"  # or "posterior", "two-headed"
     headline: ClassVar[str] = "global"
@@ -48,6 +50,10 @@ class FedAvg:
     def adapts(self, task: Task, name: str) -> bool:
         """Tells whether the personal stage moves an entry."""
         return False
+
+    def owns(self, task: Task, name: str) -> bool:
+        """Tells whether a client predicts with an entry of its own, not with the federation's."""
+        return self.personal(task, name) or self.adapts(task, name)
 
     def init(self, task: Task, params: Params) -> Slots:
         """Builds the server's state. Slots named `_like_this` are never sent."""

@@ -1,7 +1,7 @@
 """Measuring the effects of non-identical data distribution (Hsu et al., 2019)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 
@@ -15,7 +15,7 @@ from fedpn.core.trees import Params, Slots, split, zip_with
 class FedAvgM(FedAvg):
     """Adds momentum to the server's step: v ← βv + (mean − w), w ← w + v."""
 
-    momentum: Share = 0.0  # of the clients: the paper's are plain SGD
+    momentum: Annotated[Share, "of the clients: the paper's are plain SGD"] = 0.0
     server_momentum: Share = 0.9
 
     citation: ClassVar[str] = "Hsu et al., 2019"

@@ -1,7 +1,7 @@
 """Federated averaging with body aggregation and body update (Oh et al., 2022)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from fedpn.algorithms.base import FedAvg
 from fedpn.core.bounds import Natural, Positive
@@ -17,7 +17,8 @@ class FedBABU(FedAvg):
 
     part: Literal["head", "all"] = "head"
     adapt_epochs: Natural = 5
-    adapt_lr: Positive = 1e-3  # a body that was fitted to a small random head has large outputs
+    # A body that was fitted to a small random head has large outputs.
+    adapt_lr: Annotated[Positive, "of the fine-tuning"] = 1e-3
 
     headline: ClassVar[str] = "personal"
     citation: ClassVar[str] = "Oh et al., 2022"

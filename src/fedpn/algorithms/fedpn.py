@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -22,10 +22,12 @@ class FedPN(FedAvg):
     is frozen, and head and density start afresh and see the client's own rows alone.
     """
 
-    loss: Literal["repaired", "bayesian"] = "repaired"  # eq. 8, or the original, eq. 6
-    gamma: NonNegative = 0.01  # weight of the log-likelihood
-    entropy_weight: NonNegative = 0.0  # λ, of the Dirichlet's entropy
-    train_density: Literal["label", "marginal"] = "label"  # the flow of the label, or of all
+    loss: Annotated[Literal["repaired", "bayesian"], "eq. 8, or the original, eq. 6"] = "repaired"
+    gamma: Annotated[NonNegative, "weight of the log-likelihood"] = 0.01
+    entropy_weight: Annotated[NonNegative, "λ, of the Dirichlet's entropy"] = 0.0
+    train_density: Annotated[Literal["label", "marginal"], "the flow of the label, or of all"] = (
+        "label"
+    )
     adapt_epochs: Natural = 10
     adapt_steps: Natural = 1000
     adapt_lr: Positive = 1e-3

@@ -1,7 +1,7 @@
 """Personalised federated learning with model-agnostic meta-learning (Fallah et al., 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor
 
@@ -24,7 +24,7 @@ class PerFedAvg(FedAvg):
     w ± δg. Before it predicts, a client takes one inner step on its own training rows.
     """
 
-    momentum: Share = 0.0  # the paper's outer steps are plain SGD
+    momentum: Annotated[Share, "of the outer steps: the paper's are plain SGD"] = 0.0
     mode: Literal["first-order", "hessian-free"] = "hessian-free"
     inner_lr: Positive = 0.01
     delta: Positive = 1e-3

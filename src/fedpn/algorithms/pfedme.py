@@ -1,7 +1,7 @@
 """Personalised federated learning with Moreau envelopes (Dinh et al., 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -23,7 +23,7 @@ class PFedMe(FedAvg):
     tether: Positive = 15.0
     inner_steps: Count = 5
     inner_lr: Positive = 0.01
-    mix: Share = 1.0  # β
+    mix: Annotated[Share, "β, of the server's step towards the mean"] = 1.0
 
     headline: ClassVar[str] = "personal"
     citation: ClassVar[str] = "Dinh et al., 2020"
@@ -62,6 +62,9 @@ class PFedMe(FedAvg):
             lambda w, m: (1 - self.mix) * w + self.mix * m, server["model"], mean["model"]
         )
         return server | mean | {"model": blend}
+
+    def owns(self, task: Task, name: str) -> bool:
+        return True
 
     def predictor(self, server: Slots, memory: Slots) -> Params:
         return memory["own"]

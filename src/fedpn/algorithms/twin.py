@@ -35,5 +35,8 @@ class Twin(FedAvg):
         upload, kept = super().finish(task, server, memory, local)
         return upload, kept | {role: local[role] for role in ("own", "own_optimizer")}
 
+    def owns(self, task: Task, name: str) -> bool:
+        return True
+
     def predictor(self, server: Slots, memory: Slots) -> Params:
         return memory["own"]

@@ -3,15 +3,20 @@
 import signal
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from fedpn.federated.listener import Listener
+
 STAGES = {
     "federate": "federated rounds",
     "personalise": "personal stage",
+    "route": "routers",
+    "calibrate": "thresholds",
     "evaluate": "evaluation",
     "report": "report",
 }
@@ -41,17 +46,18 @@ class Interrupt:
         print("finishing the round; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
 
-class Display:
-    """Hears a run (`rounds.Tell`) and shows it."""
+class Display(Listener):
+    """Hears a run and shows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stopping: Callable[[], bool] = lambda: False) -> None:
+        self.stopping = stopping  # type: ignore[method-assign]
         self.live = sys.stderr.isatty()
         self.began: dict[str, float] = {}
         self.first: dict[str, int] = {}
         self.last: dict[str, int] = {}
         self.shown = 0.0
         self.tasks: dict[str, TaskID] = {}
-        self.progress = Progress(
+        self.bars = Progress(
             TextColumn("{task.description:<17}"),
             BarColumn(),
             TextColumn("{task.completed}/{task.total}  {task.fields[facts]}"),
@@ -61,7 +67,7 @@ class Display:
         )
 
     def __enter__(self) -> Self:
-        self.progress.start()
+        self.bars.start()
         return self
 
     def __exit__(
@@ -70,13 +76,13 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.progress.stop()
+        self.bars.stop()
 
     def say(self, text: str) -> None:
         """Prints a line above the display."""
-        self.progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def __call__(self, stage: str, done: int, of: int, **facts: float | None) -> None:
+    def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         now = time.monotonic()
         if done < self.last.get(stage, 0):  # another run of the same stages
             self.began.pop(stage)
@@ -91,13 +97,9 @@ class Display:
         if self.live:
             if stage not in self.tasks:
                 for task in self.tasks.values():
-                    self.progress.update(task, completed=self.progress.tasks[task].total)
-                self.tasks[stage] = self.progress.add_task(
-                    STAGES.get(stage, stage), total=of, facts=""
-                )
-            self.progress.update(
-                self.tasks[stage], completed=done, total=of, facts="  ".join(words)
-            )
+                    self.bars.update(task, completed=self.bars.tasks[task].total)
+                self.tasks[stage] = self.bars.add_task(STAGES.get(stage, stage), total=of, facts="")
+            self.bars.update(self.tasks[stage], completed=done, total=of, facts="  ".join(words))
         elif now - self.shown > EVERY or done == of or now == began:
             self.shown = now
             if rate and done < of:

@@ -1,10 +1,10 @@
-"""Kinds of settings: a type with its bounds, which `config.py` checks."""
+"""Kinds of settings: a type with its bounds, which `settings.py` checks."""
 
 from typing import Annotated, NamedTuple
 
 
 class Bounds(NamedTuple):
-    """The values that a number may take; `above` leaves the low end itself out.
+    """The values that a number may take; `above` and `below` leave the ends themselves out.
 
     >>> Bounds(low=0, high=1).admit(0.5), Bounds(above=0).admit(0)
     (True, False)
@@ -15,6 +15,7 @@ class Bounds(NamedTuple):
     low: float | None = None
     high: float | None = None
     above: float | None = None
+    below: float | None = None
     auto: bool = False  # whether "auto" stands for 0, and 0 for fedpn's own choice
 
     def admit(self, value: float) -> bool:
@@ -22,11 +23,14 @@ class Bounds(NamedTuple):
             (self.low is None or value >= self.low)
             and (self.high is None or value <= self.high)
             and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
         )
 
     def __str__(self) -> str:
         low = f"above {self.above:g}" if self.above is not None else ""
         low = f"at least {self.low:g}" if self.low is not None else low
+        if self.below is not None:
+            return f"{low} and below {self.below:g}".removeprefix(" and ")
         if self.high is None:
             return low
         if self.low is not None:

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from fedpn.core.errors import UserError
 from fedpn.core.trees import Params
 
 MANIFEST = "manifest.json"
+LOCK = ".lock"
 SEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}
 
 
@@ -30,12 +33,37 @@ def claim(path: Path, resume: bool = False, hint: str = ", or add --resume to go
     make_folder(path)
 
 
+@contextmanager
+def claimed(path: Path, resume: bool = False) -> Iterator[None]:
+    """Claims a directory, and holds it against other processes, where the system knows locks."""
+    claim(path, resume)
+    lock = path / LOCK
+    with lock.open("a+") as file:
+        with suppress(ImportError):
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read(20).strip() or "another process"
+                raise UserError(f"{path} is in use by process {holder}; wait for it") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
 def make_folder(path: Path, option: str = "--out") -> None:
     """Makes sure that a directory is there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{option} {path} cannot be made: {error.strerror}") from None
+
+
+class Damaged(UserError):
+    """A file is not what was written."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -60,13 +88,36 @@ def write_tensors(path: Path, tensors: Params, **about: str) -> None:
     _replace(path, lambda temporary: save_file(packed, temporary, about or None))
 
 
+def append_text(path: Path, text: str) -> None:
+    """Adds to the end of a file."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def sync(path: Path) -> None:
+    """Makes sure that a file, or the names in a folder, outlive a loss of power, if possible."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def _replace(path: Path, write: Any) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write(temporary)
         temporary.chmod(0o666 & ~_umask())
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
+        if isinstance(error, SafetensorError):
+            raise UserError(f"{path} cannot be written: {error}") from None
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -78,24 +129,47 @@ def _umask() -> int:
     return mask
 
 
-def read_json(path: Path) -> Any:
+def read_text(path: Path) -> str:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path.parent} is not a finished run: {path.name} is missing") from None
     except (ValueError, OSError) as error:
-        raise UserError(f"{path} is damaged: {error}") from None
+        raise Damaged(f"{path} is damaged: {error}") from None
 
 
-def read_tensors(path: Path) -> tuple[Params, dict[str, str]]:
-    """Reads tensors and what was said about them."""
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise Damaged(f"{path} is damaged: {error}") from None
+
+
+def read_tensors(path: Path, prefix: str = "") -> tuple[Params, dict[str, str]]:
+    """Reads the tensors below a prefix, which is taken off, and what was said about the file."""
+    with _opened(path) as file:
+        names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
+        tensors = {name.removeprefix(prefix): file.get_tensor(name) for name in names}
+        return tensors, file.metadata() or {}
+
+
+def tensor_names(path: Path) -> list[str]:
+    """The names of the tensors in a file."""
+    with _opened(path) as file:
+        return list(file.keys())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            yield file
     except FileNotFoundError:
         raise UserError(f"{path.parent} is not a finished run: {path.name} is missing") from None
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is damaged: {error}") from None
+        raise Damaged(f"{path} is damaged: {error}") from None
 
 
 def seal(directory: Path) -> None:
@@ -112,7 +186,7 @@ def verify(directory: Path, names: list[str]) -> None:
         if not path.exists():
             raise UserError(f"{directory} is not a finished run: {name} is missing")
         if sums.get(name) != _sha256(path):
-            raise UserError(f"{path} is damaged or was changed: its checksum is not the run's")
+            raise Damaged(f"{path} is damaged or was changed: its checksum is not the run's")
 
 
 def _sha256(path: Path) -> str:

@@ -36,6 +36,7 @@ class Task:
     logits: Callable[[Params, Tensor], Tensor]
     head_names: frozenset[str]  # all that stands above the encoder
     norm_names: frozenset[str]  # of normalisation layers: parameters and statistics
+    encoder_names: frozenset[str] = frozenset()
     buffer_names: frozenset[str] = frozenset()  # counted, not trained
     prior_names: frozenset[str] = frozenset()  # class frequencies, where a network weighs by them
     own_head_names: frozenset[str] = frozenset()  # a second head, where a network has one

@@ -18,12 +18,11 @@ def steps_of(rows: int, batch: int, epochs: int, least: int = 0) -> int:
     return max(epochs * math.ceil(rows / batch), least)
 
 
-def draw(rows: Array, steps: int, batch: int, seed: tuple[int, ...]) -> Array:
+def draw(rows: Array, steps: int, batch: int, rng: np.random.Generator) -> Array:
     """Goes through the rows in shuffled order, epoch after epoch: [steps, batch].
 
     Batches are always full: a short last batch of an epoch is filled from its beginning.
     """
-    rng = np.random.default_rng(seed)
     per_epoch = math.ceil(len(rows) / batch)
     epochs = [
         np.resize(rng.permutation(rows), (per_epoch, batch))

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fedpn.core import seeds
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 
@@ -49,7 +50,7 @@ class Federation:
         """Mix: equal numbers of both, drawn by the seed; the known ones come first."""
         known, unknown = self.ind(client), self.ood(client)
         size = min(len(known), len(unknown))
-        rng = np.random.default_rng([self.seed, 2, client])
+        rng = seeds.stream("mix", self.seed, client)
         return np.concatenate([np.sort(rng.permutation(rows)[:size]) for rows in (known, unknown)])
 
     @cached_property
@@ -96,7 +97,7 @@ def _parts(labels: Array, rows: Array, client: int, seed: int) -> list[Array]:
             f"client {client} has {len(rows)} rows and needs {LEAST}, to have some to train, "
             "to calibrate and to test on; use fewer --clients or another partition"
         )
-    shuffled = _shuffle(labels, rows, np.random.default_rng([seed, 3, client]))
+    shuffled = _shuffle(labels, rows, seeds.stream("split", seed, client))
     cuts = [round(len(rows) * TRAIN), round(len(rows) * (TRAIN + CALIBRATION))]
     return [np.sort(part) for part in np.split(shuffled, cuts)]
 
@@ -112,7 +113,7 @@ def tuning(federation: Federation, seed: int) -> Federation:
             raise UserError(
                 f"client {client} has {len(rows)} training rows; tuning needs 2, to hold one out"
             )
-        rng = np.random.default_rng([federation.seed, 5, seed, client])
+        rng = seeds.stream("tuning", federation.seed, seed, client)
         shuffled = _shuffle(federation.labels, rows, rng)
         cut = min(round(len(rows) * (1 - TUNING)), len(rows) - 1)
         train.append(np.sort(shuffled[:cut]))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpn.core import seeds
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 
@@ -71,7 +72,7 @@ def classes(labels: Array, clients: int, seed: int, cards: int = 3) -> list[Arra
     kinds = np.unique(labels)
     _check_deck(len(kinds), cards)
     cards = max(cards, -(-len(kinds) // clients))
-    rng = np.random.default_rng([seed, 0])
+    rng = seeds.stream("classes", seed)
     deck = np.resize(rng.permutation(kinds), cards * clients)
     hands = rng.permutation(deck).reshape(clients, cards)
     _break_single_hands(hands)
@@ -97,7 +98,7 @@ def dirichlet(labels: Array, clients: int, seed: int, beta: float = 0.3) -> list
     """
     if beta <= 0:
         raise UserError(f"beta is {beta}; the partition 'dirichlet' needs one above 0")
-    rng = np.random.default_rng([seed, 4])
+    rng = seeds.stream("dirichlet", seed)
     owner = np.empty(len(labels), np.int64)
     for kind in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == kind))
@@ -111,7 +112,7 @@ def dirichlet(labels: Array, clients: int, seed: int, beta: float = 0.3) -> list
 
 def iid(labels: Array, clients: int, seed: int) -> list[Array]:
     """Deals rows at random, evenly."""
-    rng = np.random.default_rng([seed, 1])
+    rng = seeds.stream("iid", seed)
     return [np.sort(rows) for rows in np.array_split(rng.permutation(len(labels)), clients)]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedpn.core import seeds
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 
@@ -25,7 +26,7 @@ def noisy_labels(
             f"label noise among the classes {list(among)} needs at least two, and each in the data"
             + (f"; {missing[0]} is not" if missing else "")
         )
-    rng = np.random.default_rng([seed, 6])
+    rng = seeds.stream("labels", seed)
     chosen = np.isin(labels, np.array(among)) & (rng.random(len(labels)) < share)
     if rows is not None:
         chosen &= np.isin(np.arange(len(labels)), rows)

@@ -2,24 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from fedpn.core.bounds import NonNegative, Positive, Share
+from fedpn.core.bounds import Bounds, NonNegative, Positive, Share
 from fedpn.core.trees import Slots, map_slots
 
 
 @dataclass(frozen=True)
-class AggregationConfig:
+class AggregationSettings:
     """How uploads become one: `private` clips each and adds Gaussian noise to their mean."""
 
     rule: Literal["mean", "median", "trimmed", "krum", "multikrum", "private"] = "mean"
-    byzantine: Share = 0.2  # the share of clients that robust means are prepared for
-    clip: Positive = 1.0  # the norm to which `private` bounds what a client moves by
-    noise: NonNegative = 1.0  # its standard deviation, in units of the clip
-    delta: Positive = 1e-5  # of the (ε, δ) account
+    byzantine: Annotated[Share, "the share of clients that robust means are prepared for"] = 0.2
+    clip: Annotated[Positive, "the norm to which `private` bounds what a client moves by"] = 1.0
+    noise: Annotated[NonNegative, "its standard deviation, in units of the clip"] = 1.0
+    delta: Annotated[float, Bounds(above=0, below=1), "of the (ε, δ) account"] = 1e-5
 
 
 def weighted_sum(moves: Slots, weights: Tensor) -> Slots:
@@ -94,7 +94,7 @@ def private_mean(moves: Slots, clip: float, noise: float, generator: torch.Gener
 
 
 def make_rule(
-    config: AggregationConfig, generator: torch.Generator
+    config: AggregationSettings, generator: torch.Generator
 ) -> Callable[[Slots, Tensor], Slots]:
     """The chosen rule as a function of stacked moves and weights."""
 

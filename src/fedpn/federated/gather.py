@@ -1,80 +1,75 @@
-"""What a server does with uploads, whoever brought them: refuse the broken, average the others."""
+"""What a server does with statistics, whoever brought them: refuse the broken, add up the others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.algorithms.base import FedAvg
+from fedpn.core import seeds
 from fedpn.core.trees import Slots, map_slots
-from fedpn.federated.aggregation import AggregationConfig, make_rule, norms, weighted_sum
+from fedpn.federated.aggregation import AggregationSettings, make_rule, norms, weighted_sum
 
 
 class Part(NamedTuple):
-    """Uploads of some clients: stacked, or summed already where the rule allows."""
+    """Statistics of some clients: stacked, or summed already where the rule allows."""
 
     slots: Slots
     weights: Tensor  # [clients]
 
 
-class Advance(NamedTuple):
-    """The server after a round, and how far its model went."""
+@dataclass(frozen=True)
+class Total:
+    """All that a server learns of a turn: Σ wₖ·sₖ and Σ wₖ, of a share of the clients."""
 
-    server: Slots
-    norm: float
+    sum: Slots
+    weight: float
+    share: float = 1.0
+
+    @cached_property
+    def mean(self) -> Slots:
+        return map_slots(lambda t: t / self.weight, self.sum)
 
 
 @dataclass(frozen=True)
 class Gatherer:
-    """Turns the uploads of a round into the next state of the server."""
+    """Turns the statistics of a turn into a total, under the rule of the settings."""
 
-    algorithm: FedAvg
     seed: int
-    rule: AggregationConfig = field(default_factory=AggregationConfig)
+    rule: AggregationSettings = field(default_factory=AggregationSettings)
     max_norm: float = 0.0  # longer moves of the model are refused; 0: any length will do
 
     def valid(self, sent: Slots, uploads: Slots, count: int) -> Tensor:
         """Tells which of stacked uploads are finite and, where a bound is set, within it."""
         tensors = [t for params in uploads.values() for t in params.values()]
         checks = [t.reshape(count, -1).isfinite().all(1) for t in tensors]
-        if self.max_norm and uploads.get("model"):
+        if self.max_norm and uploads.get("model") and sent.get("model"):
             checks.append(norms(moves(sent, uploads)) <= self.max_norm)
         good = torch.stack(checks).all(0) if checks else torch.ones(count, dtype=torch.bool)
         return good.cpu()
 
-    def part(self, uploads: Slots, weights: Tensor) -> Part:
+    def part(self, uploads: Slots, weights: Tensor, is_move: bool) -> Part:
         """Sums stacked uploads at once where the rule allows, so that they need not be kept."""
-        summed = self.rule.rule == "mean"
+        summed = self.rule.rule == "mean" or not is_move
         return Part(weighted_sum(uploads, weights) if summed else uploads, weights)
 
-    def advance(
-        self, server: Slots, sent: Slots, parts: Sequence[Part], clients: int, round_: int
-    ) -> Advance:
-        """Moves the server by the mean of what was gathered from some of all clients."""
-        heard = sum(len(part.weights) for part in parts)
-        return self.settle(server, self._mean(sent, parts, round_), heard / clients)
-
-    def settle(self, server: Slots, mean: Slots, share: float) -> Advance:
-        """Moves the server by the mean upload of a share of the clients."""
-        new = self.algorithm.aggregate(server, mean, share)
-        step = map_slots(torch.sub, {"model": new["model"]}, {"model": server["model"]})
-        length = float(norms(map_slots(lambda t: t[None], step))) if step["model"] else 0.0
-        return Advance(new, length)
-
-    def _mean(self, sent: Slots, parts: Sequence[Part], round_: int) -> Slots:
+    def total(
+        self, sent: Slots, parts: Sequence[Part], round_: int, is_move: bool, clients: int
+    ) -> Total:
+        """Brings together what was gathered; of moves by the rule, of other sums plainly."""
         weights = torch.cat([part.weights for part in parts])
-        slots = [part.slots for part in parts]
-        if self.rule.rule == "mean":
-            total = float(weights.sum())
-            return map_slots(lambda *ts: torch.stack(ts).sum(0) / total, *slots)
+        weight, slots = float(weights.sum()), [part.slots for part in parts]
+        share = len(weights) / clients
+        if self.rule.rule == "mean" or not is_move:
+            sums = map_slots(lambda *ts: torch.stack(ts).sum(0), *slots)
+            return Total(sums, weight, share)
         uploads = map_slots(lambda *ts: torch.cat(ts), *slots)
-        seed = np.random.SeedSequence((self.seed, 12, round_)).generate_state(1, np.uint64)
-        generator = torch.Generator().manual_seed(int(seed[0] >> 1))
+        generator = torch.Generator().manual_seed(seeds.torch_seed("noise", self.seed, round_))
         move = make_rule(self.rule, generator)(moves(sent, uploads), weights)
-        return map_slots(torch.add, {role: sent[role] for role in move}, move)
+        mean = map_slots(torch.add, {role: sent[role] for role in move}, move)
+        return Total(map_slots(lambda t: t * weight, mean), weight, share)
 
 
 def moves(sent: Slots, uploads: Slots) -> Slots:

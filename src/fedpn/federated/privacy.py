@@ -1,10 +1,10 @@
 """The (ε, δ) account of a federation with clipped and noised means."""
 
 from fedpn.core.errors import UserError
-from fedpn.federated.aggregation import AggregationConfig
+from fedpn.federated.aggregation import AggregationSettings
 
 
-def spent(config: AggregationConfig, joined: int, clients: int, rounds: int) -> float | None:
+def spent(config: AggregationSettings, joined: int, clients: int, rounds: int) -> float | None:
     """How much privacy some rounds have cost each client, at the config's δ.
 
     Accounted by Rényi divergences for Gaussian noise on a sample without replacement; a client is

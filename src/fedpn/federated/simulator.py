@@ -1,209 +1,221 @@
-"""All rounds in this process, clients stacked and mapped."""
+"""All clients in this process: stacked and mapped where a phase allows, else one by one."""
 
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.algorithms.base import FedAvg, mapped, train
+from fedpn.algorithms.base import FedAvg
+from fedpn.core import metrics, seeds
 from fedpn.core.errors import UserError
 from fedpn.core.parallel import cohorts_of, lanes, side_by_side
-from fedpn.core.task import Data, Plan, Task
-from fedpn.core.trees import Params, Slots, map_slots, public, stack, unstack
-from fedpn.data.batches import draw, stack_plans, steps_of
+from fedpn.core.trees import Params, Slots, map_slots, public
 from fedpn.data.dataset import Array
-from fedpn.federated.aggregation import AggregationConfig
+from fedpn.federated.aggregation import AggregationSettings
+from fedpn.federated.checkpoint import State
+from fedpn.federated.conductor import Heard
 from fedpn.federated.gather import Gatherer, Part
+from fedpn.federated.listener import Listener, Stopped
 from fedpn.federated.memories import Memories
-from fedpn.runs.config import FaultConfig, TrainConfig
+from fedpn.federated.phase import Phase, Replies
+from fedpn.federated.settings import FaultSettings
+from fedpn.federated.site import Setup, Site
 
 STACKED = 4_000_000  # parameters that are worth stacking at once: beyond, mapping gains nothing
-
-
-class State(NamedTuple):
-    """A federation between two rounds; memories are its one mutable part."""
-
-    round: int  # rounds done
-    server: Slots
-    memories: Memories
-
-
-class Round(NamedTuple):
-    """What the history tells of a round."""
-
-    round: int
-    loss: float | None
-    joined: int
-    dropped: list[int]  # vanished before they could upload
-    refused: list[int]  # uploaded what is not finite, or too long a move
-    norm: float  # of the server's move
-    seconds: float
-
-
-class Played(NamedTuple):
-    """What a cohort uploads, and what its clients remember."""
-
-    memories: dict[int, Slots]
-    refused: list[int]
-    part: Part
-    loss: Tensor  # of all, weighted
+PROBE = 1000  # calibration rows that follow the global model's accuracy through the rounds
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Plays the rounds of one federation."""
+class Played:
+    """What a cohort sends, once what cannot count is refused."""
 
-    algorithm: FedAvg
-    task: Task
-    data: Data
-    rows: tuple[Array, ...]
-    seed: int
-    work: TrainConfig
-    faults: FaultConfig = field(default_factory=FaultConfig)
-    aggregation: AggregationConfig = field(default_factory=AggregationConfig)
+    cohort: Array
+    replies: Replies
+    good: Tensor  # [C]
+    part: Part
+    loss: float  # of all that count, weighted
+
+
+class Simulator:
+    """A transport without messages."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        method: FedAvg,
+        seed: int,
+        faults: FaultSettings | None = None,
+        aggregation: AggregationSettings | None = None,
+        cohort: int = 0,
+        path: Path | None = None,
+    ) -> None:
+        self.setup, self.method, self.seed = setup, method, seed
+        self.faults = faults or FaultSettings()
+        self.gatherer = Gatherer(seed, aggregation or AggregationSettings(), self.faults.max_norm)
+        self.asked_cohort, self.path = cohort, path
+        self.members: dict[int, Slots] = {}  # what clients have after the rounds
+
+    @property
+    def clients(self) -> int:
+        return self.setup.federation.clients
 
     @cached_property
-    def gatherer(self) -> Gatherer:
-        return Gatherer(self.algorithm, self.seed, self.aggregation, self.faults.max_norm)
+    def memories(self) -> Memories:
+        """What clients remember from round to round; they are enrolled once they join."""
+        setup = self.setup
 
-    def rounds(self, state: State, until: int) -> Iterator[tuple[State, Round]]:
-        """Plays round after round; what is drawn depends on (seed, round, client) alone."""
-        empty = played = 0
-        while state.round < until:
-            began = time.perf_counter()
-            server, record = self._round(state)
-            state = State(state.round + 1, server, state.memories)
-            yield state, record._replace(seconds=time.perf_counter() - began)
-            played += 1
-            empty = 0 if record.loss is not None else empty + 1
-            if empty >= self.faults.patience or (empty == played and state.round == until):
-                raise UserError(
-                    f"{empty} round{'s' * (empty > 1)} in a row had no valid upload: all clients "
-                    f"diverged or vanished; lower the learning rate, {self.algorithm.lr:g}, or "
-                    "faults.dropout"
-                )
+        def enroll(client: int) -> Slots:
+            labels = setup.labels(setup.federation.train[client])
+            return self.method.enroll(setup.model.task, setup.fresh, labels)
 
-    def _round(self, state: State) -> tuple[Slots, Round]:
-        joined = sample(len(self.rows), self.work.join, self.seed, state.round)
-        gone = _some(joined, self.faults.dropout, (self.seed, 9, state.round))
-        there = joined[~np.isin(joined, gone)]
-        sent = public(state.server)
-        size = self.work.cohort or cohort_size(sent, state.memories[0])
-        beside = lanes(self.data.x.device)
-        cohorts = cohorts_of(there, size, beside)
-        parts: list[Part] = []
-        refused: list[int] = []
-        loss = 0.0
-        for played in side_by_side(lambda c: self._cohort(state, sent, c), cohorts, beside):
-            refused += played.refused
-            for client, memory in played.memories.items():
-                state.memories[client] = memory
+        return Memories(enroll, self.clients, self.path)
+
+    def cohort(self, server: Slots) -> int:
+        """How many clients are stacked at once."""
+        return self.asked_cohort or cohort_size(server, self.memories[0])
+
+    def gather(self, phase: Phase, state: State, clients: Array, listener: Listener) -> Heard:
+        sent = public(state.server) if phase.remembers else state.server
+        gone = clients[:0]
+        if phase.remembers:
+            rng = seeds.stream("dropout", self.seed, state.round)
+            gone = clients[rng.random(len(clients)) < self.faults.dropout]
+        there = clients[~np.isin(clients, gone)]
+        observe = None
+        if not phase.remembers and self.setup.network is not None:
+            observe = self.setup.observer(self.method, state.server)
+        parts, refused, loss = [], [], 0.0
+
+        def play(cohort: Array) -> Played:
+            sites = [Site(int(c), self.setup, state.round, observe) for c in cohort]
+            memories = [self.memories[c] for c in cohort] if phase.remembers else [{}] * len(cohort)
+            return self._judge(phase, sent, cohort, phase.cohort(sites, sent, memories, _quiet))
+
+        for played in self._side_by_side(play, phase, state.server, there):
+            refused += played.cohort[~played.good.numpy()].tolist()
+            if phase.remembers:
+                for client, memory, good in zip(
+                    played.cohort.tolist(), played.replies.memories, played.good, strict=True
+                ):
+                    if good:
+                        self.memories[client] = memory
             if len(played.part.weights):
                 parts.append(played.part)
-                loss += float(played.loss)
-        record = Round(state.round + 1, None, len(joined), gone.tolist(), refused, 0.0, 0.0)
+                loss += played.loss
         if not parts:
-            return state.server, record
-        total = float(sum(part.weights.sum() for part in parts))
-        server, norm = self.gatherer.advance(state.server, sent, parts, len(self.rows), state.round)
-        return server, record._replace(loss=loss / total, norm=norm)
+            return Heard(None, None, gone.tolist(), refused)
+        total = self.gatherer.total(sent, parts, state.round, phase.is_move, self.clients)
+        return Heard(total, loss / total.weight, gone.tolist(), refused)
 
-    def _cohort(self, state: State, sent: Slots, cohort: Array) -> Played:
-        """Plays a cohort's part of a round, and looks at what it uploads."""
-        slow, device = self.faults.stragglers, self.data.x.device
-        plan = plan_round(self.rows, cohort, self.work, self.seed, state.round, slow)
-        plan = Plan(*(t.to(device) for t in plan))
-        stacked = stack([state.memories[c] for c in cohort])
-        stacked = map_slots(lambda t: t.to(device), stacked)
-        upload, memories, losses = self.play(sent, stacked, plan)
-        good = self.gatherer.valid(sent, upload, len(cohort)) & losses.isfinite().cpu()
-        news = dict(zip(cohort.tolist(), unstack(memories, len(cohort)), strict=True))
-        refused = cohort[~good.numpy()].tolist()
-        weights = torch.tensor([float(len(self.rows[c])) for c in cohort])[good]
-        if refused:
-            upload = map_slots(lambda t: t[good], upload)
-        return Played(
-            {client: memory for client, memory in news.items() if client not in refused},
-            refused,
-            self.gatherer.part(upload, weights),
-            (losses.cpu()[good].double() * weights).sum(),
+    def _judge(self, phase: Phase, sent: Slots, cohort: Array, replies: Replies) -> Played:
+        good = self.gatherer.valid(sent, replies.statistics, len(cohort))
+        good &= replies.losses.isfinite()
+        statistics, weights = replies.statistics, replies.weights[good]
+        if not good.all():
+            statistics = map_slots(lambda t: t[good], statistics)
+        part = self.gatherer.part(statistics, weights, phase.is_move)
+        loss = float((replies.losses[good].double() * weights).sum())
+        return Played(cohort, replies, good, part, loss)
+
+    def visit(
+        self, phases: Sequence[Phase], server: Slots, listener: Listener
+    ) -> dict[int, dict[str, Any]]:
+        observe = self.setup.observer(self.method, server)
+        records: dict[int, dict[str, Any]] = {client: {} for client in range(self.clients)}
+        for phase in phases:
+            for client, record in self._visit(phase, server, observe, listener).items():
+                if record is not None:
+                    records[client][phase.name] = record
+        return records
+
+    def _visit(
+        self, phase: Phase, server: Slots, observe: Any, listener: Listener
+    ) -> dict[int, Any]:
+        sites = [Site(client, self.setup, 0, observe) for client in range(self.clients)]
+        everybody = np.arange(self.clients)
+        groups = self._cohorts(server, everybody)
+        tick = _ticking(phase, sum(phase.ticks([sites[c] for c in g]) for g in groups), listener)
+
+        def play(group: Array) -> tuple[Array, Replies]:
+            memories = [self.members.get(int(c)) or self.memories[c] for c in group]
+            return group, phase.cohort([sites[c] for c in group], server, memories, tick)
+
+        phase.prepare(sites)
+        records = {}
+        for group, replies in self._side_by_side(play, phase, server, everybody):
+            for client, memory, record in zip(
+                group.tolist(), replies.memories, replies.records, strict=True
+            ):
+                self.members[client] = memory
+                records[client] = record
+        return records
+
+    def _cohorts(self, server: Slots, clients: Array) -> list[Array]:
+        size = self.cohort(server) if self.setup.network is not None else 1
+        return cohorts_of(clients, size, lanes(self.setup.device))
+
+    def _side_by_side(
+        self, play: Callable[[Array], Any], phase: Phase, server: Slots, clients: Array
+    ) -> Any:
+        cohorts = self._cohorts(server, clients)
+        # What asks models for opinions shares what they said: one after the other.
+        count = lanes(self.setup.device) if phase.stacks else 1
+        return side_by_side(play, cohorts, count)
+
+    @cached_property
+    def _probed(self) -> Tensor:
+        pooled = np.concatenate(self.setup.federation.calibration)
+        rng = seeds.stream("probe", self.setup.federation.seed)
+        rows = torch.from_numpy(np.sort(rng.permutation(pooled)[:PROBE]))
+        return rows.to(self.setup.device)
+
+    @torch.no_grad()
+    def probe(self, server: Slots) -> float | None:
+        shared = self.method.shared(server)
+        if shared is None:
+            return None
+        logits = self.setup.model.task.logits(shared, self.setup.data.x[self._probed])
+        return metrics.accuracy(logits.argmax(-1), self.setup.data.y[self._probed])
+
+    def keep(self) -> tuple[Params, Mapping[str, str]]:
+        return self.memories.save(), {}
+
+    def restore(self, kept: Params, about: Mapping[str, str]) -> None:
+        self.memories.restore(kept)
+
+    def failure(self, rounds: int) -> Exception:
+        return UserError(
+            f"{rounds} round{'s' * (rounds > 1)} in a row had no valid upload: all clients "
+            f"diverged or vanished; lower the learning rate, {self.method.lr:g}, or faults.dropout"
         )
-
-    def play(self, server: Slots, memories: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
-        """Maps `train` over stacked clients."""
-        idle = bool((plan.rows < 0).any())
-
-        def client(memory: Slots, plan: Plan) -> tuple[Slots, Slots, Tensor]:
-            return train(self.algorithm, self.task, self.data, server, memory, plan, idle)
-
-        played: tuple[Slots, Slots, Tensor] = mapped(client, memories, plan)
-        return played
-
-
-def begin(
-    algorithm: FedAvg, task: Task, params: Params, labels: list[Tensor], path: Path | None = None
-) -> State:
-    """Enrols every client with the labels of its training rows, once it joins."""
-
-    def enroll(client: int) -> Slots:
-        return algorithm.enroll(task, params, labels[client])
-
-    return State(0, algorithm.init(task, params), Memories(enroll, len(labels), path))
-
-
-def sample(clients: int, share: float, seed: int, round_: int) -> Array:
-    """Draws who joins a round: the same for every algorithm."""
-    count = joining(clients, share)
-    return np.sort(np.random.default_rng([seed, 4, round_]).permutation(clients)[:count])
-
-
-def joining(clients: int, share: float) -> int:
-    """How many clients join a round.
-
-    >>> joining(20, 0.25), joining(20, 0.001)
-    (5, 1)
-    """
-    return max(round(share * clients), 1)
-
-
-def plan_round(
-    rows: tuple[Array, ...],
-    cohort: Array,
-    work: TrainConfig,
-    seed: int,
-    round_: int,
-    stragglers: float = 0.0,
-) -> Plan:
-    """Draws each client's batches of a round; stragglers do only some of their steps."""
-    return stack_plans(
-        [plan_client(rows[c], c, work, seed, round_, stragglers) for c in map(int, cohort)]
-    )
-
-
-def plan_client(
-    rows: Array, client: int, work: TrainConfig, seed: int, round_: int, stragglers: float = 0.0
-) -> Array:
-    """Draws one client's batches of a round."""
-    steps = steps_of(len(rows), work.batch, work.epochs) if work.epochs else work.steps
-    plan = draw(rows, steps, work.batch, (seed, 5, round_, client))
-    rng = np.random.default_rng((seed, 10, round_, client))
-    if rng.random() < stragglers:
-        plan = plan[: rng.integers(1, max(steps, 2))]
-    return plan
-
-
-def _some(clients: Array, share: float, seed: tuple[int, ...]) -> Array:
-    """Draws each client with a chance."""
-    return clients[np.random.default_rng(seed).random(len(clients)) < share]
 
 
 def cohort_size(server: Slots, memory: Slots) -> int:
     """How many clients to stack, by the size of a client's model."""
     size = sum(t.numel() for t in (server["model"] | memory["model"]).values())
-    return max(1, STACKED // size)
+    return max(1, STACKED // max(size, 1))
+
+
+def _quiet() -> None:
+    """Ticks for nobody."""
+
+
+def _ticking(phase: Phase, of: int, listener: Listener) -> Callable[[], None]:
+    """Counts the ticks of all cohorts, though they be played side by side."""
+    lock, done = threading.Lock(), 0
+
+    def tick() -> None:
+        nonlocal done
+        with lock:
+            done += 1
+            listener.progress(phase.name, done, of)
+            if done < of and listener.stopping():
+                raise Stopped(f"in the stage {phase.name!r}, which begins anew")
+
+    return tick

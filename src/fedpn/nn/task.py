@@ -81,6 +81,7 @@ def make_model(network: Classifier, loss: Loss) -> Model:
             logits=logits,
             head_names=frozenset(entries.keys() - encoder - prior),
             norm_names=frozenset(norms),
+            encoder_names=frozenset(encoder),
             buffer_names=frozenset(buffers),
             prior_names=frozenset(prior),
             own_head_names=frozenset(own_head),

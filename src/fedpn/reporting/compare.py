@@ -7,8 +7,8 @@ from typing import Any
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.runs.config import leaves
-from fedpn.runs.evaluate import standard_error, summarise
+from fedpn.core.settings import leaves
+from fedpn.core.summary import standard_error, summarise
 
 Tree = dict[str, Any]
 FILES = ["metrics.json", "config.toml"]

@@ -13,8 +13,8 @@ from typing import Any
 from fedpn.core import store
 from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
+from fedpn.core.summary import SETS, standard_error, summarise
 from fedpn.data.dataset import Array
-from fedpn.runs.evaluate import SETS, standard_error, summarise
 
 Tree = dict[str, Any]
 COLUMNS = {"ind": "InD", "ood": "OOD", "mix": "Mix"}

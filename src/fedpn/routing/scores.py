@@ -1,62 +1,43 @@
-"""Uncertainty scores, all of one orientation: higher = less known."""
+"""Uncertainty scores of one model, all of one orientation: higher = less known."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedpn.core import dirichlet
-from fedpn.core.dirichlet import Posterior
+from fedpn.routing.opinion import Opinion, softmax_entropy
 
 
-class Opinion(NamedTuple):
-    """All that routing needs of one model's view of a batch."""
+def _of_alpha(measure: Callable[[Tensor], Tensor]) -> Callable[[Opinion], Tensor]:
+    def score(opinion: Opinion) -> Tensor:
+        assert opinion.alpha is not None
+        return measure(opinion.alpha)
 
-    probs: Tensor  # [B, K], the predictive distribution
-    epistemic: Tensor  # [B], the switch's score
-    aleatoric: Tensor  # [B]
-    total: Tensor  # [B]
+    return score
 
 
-POSTERIOR_SCORES: dict[str, Callable[[Posterior], Tensor]] = {
-    "log_density": lambda p: -p.log_density,
-    "entropy": lambda p: dirichlet.entropy(p.alpha),
-    "mutual_information": lambda p: dirichlet.mutual_information(p.alpha),
-    "reverse_mutual_information": lambda p: dirichlet.reverse_mutual_information(p.alpha),
-    "expected_pairwise_kl": lambda p: dirichlet.expected_pairwise_kl(p.alpha),
-    "expected_entropy": lambda p: dirichlet.expected_entropy(p.alpha),
-    "entropy_of_mean": lambda p: dirichlet.entropy_of_mean(p.alpha),
-    "max_probability": lambda p: 1 - dirichlet.mean(p.alpha).amax(-1),
+def log_density(opinion: Opinion) -> Tensor:
+    """−log p(z): what is unlike the training rows lies where few of them were."""
+    assert opinion.log_density is not None
+    return -opinion.log_density
+
+
+POSTERIOR_SCORES: dict[str, Callable[[Opinion], Tensor]] = {
+    "log_density": log_density,
+    "dirichlet_entropy": _of_alpha(dirichlet.entropy),
+    "mutual_information": _of_alpha(dirichlet.mutual_information),
+    "reverse_mutual_information": _of_alpha(dirichlet.reverse_mutual_information),
+    "expected_pairwise_kl": _of_alpha(dirichlet.expected_pairwise_kl),
+    "expected_entropy": _of_alpha(dirichlet.expected_entropy),
+    "entropy_of_mean": _of_alpha(dirichlet.entropy_of_mean),
+    "max_probability": _of_alpha(lambda alpha: 1 - dirichlet.mean(alpha).amax(-1)),
 }
 
-LOGIT_SCORES: dict[str, Callable[[Tensor], Tensor]] = {
-    "msp": lambda logits: 1 - logits.softmax(-1).amax(-1),
-    "energy": lambda logits: -torch.logsumexp(logits, -1),
-    "entropy": lambda logits: softmax_entropy(logits),
+SOFTMAX_SCORES: dict[str, Callable[[Opinion], Tensor]] = {
+    "msp": lambda opinion: 1 - opinion.logits.softmax(-1).amax(-1),
+    "energy": lambda opinion: -torch.logsumexp(opinion.logits, -1),
+    "softmax_entropy": lambda opinion: softmax_entropy(opinion.logits),
 }
 
-
-def softmax_entropy(logits: Tensor) -> Tensor:
-    """Entropy of the softmax.
-
-    >>> softmax_entropy(torch.zeros(2)).exp()
-    tensor(2.)
-    """
-    return -(logits.softmax(-1) * logits.log_softmax(-1)).sum(-1)
-
-
-def of_posterior(posterior: Posterior, score: str = "log_density") -> Opinion:
-    """Aleatoric = expected entropy (eq. 4), total = entropy of the mean."""
-    return Opinion(
-        dirichlet.mean(posterior.alpha),
-        POSTERIOR_SCORES[score](posterior),
-        dirichlet.expected_entropy(posterior.alpha),
-        dirichlet.entropy_of_mean(posterior.alpha),
-    )
-
-
-def of_logits(logits: Tensor, epistemic: Tensor) -> Opinion:
-    """A softmax cannot tell kinds of uncertainty apart: its entropy stands for both."""
-    spread = softmax_entropy(logits)
-    return Opinion(logits.softmax(-1), epistemic, spread, spread)
+SCORES = POSTERIOR_SCORES | SOFTMAX_SCORES

@@ -1,23 +1,25 @@
-"""Models and test sets -> metrics."""
+"""Models and test rows -> figures: the last phase, which each client plays for itself."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedpn.core import metrics
+from fedpn.core.summary import summarise
+from fedpn.core.trees import Slots
 from fedpn.data.dataset import Array
 from fedpn.data.federation import Federation
-from fedpn.federated.personalise import Observer, Population, meet
-from fedpn.routing.thresholds import Thresholds
-from fedpn.routing.scores import Opinion
-from fedpn.routing.switch import OUTCOMES, Decision, decide
+from fedpn.federated.personal import views_of
+from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.site import Site
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.outcomes import OUTCOMES
+from fedpn.routing.routers import Router
+from fedpn.routing.rules import Decision, Rule, Views, from_state
 
-SETS = ("ind", "ood", "mix")
 Tree = dict[str, Any]
 
 
@@ -43,9 +45,9 @@ class View:
     labels: Tensor  # [n]
     sets: dict[str, Tensor]  # InD, OOD, Mix: places among these rows
     answers: dict[str, Answer]
-    epistemic: Tensor  # [n], of the client's model
-    decision: Decision | None = None  # where the client has a switch
-    thresholds: Thresholds | None = None
+    score: Tensor | None = None  # [n], the router's, where the client has a switch
+    decision: Decision | None = None
+    rule: Rule | None = None
 
     @property
     def judged(self) -> Tensor:
@@ -53,64 +55,73 @@ class View:
         return self.sets["mix"] if len(self.sets["mix"]) else self.sets["ind"]
 
 
-def look(
-    federation: Federation,
-    people: Population,
-    observe: Observer,
-    thresholds: list[Thresholds] | None,
-    clients: Sequence[int] | None = None,
-) -> list[View]:
-    """Asks each client's model and the global one for every row of the client's test sets.
+@dataclass(frozen=True)
+class Judge(Phase):
+    """Asks each client's model and the global one for every row of the client's test sets."""
 
-    `people` and `thresholds` are those of the given clients, or of all.
-    """
-    pooled = np.sort(np.concatenate(federation.test))
-    everywhere = None if people.shared is None else observe(people.shared, pooled)
-    views = []
-    for place, client in enumerate(clients or range(federation.clients)):
-        known, unknown = federation.ind(client), federation.ood(client)
-        rows = np.concatenate([known, unknown])
-        own = observe(people.predictor(place), rows)
-        shared = None
-        if everywhere is not None:
-            found = torch.from_numpy(np.searchsorted(pooled, rows))
-            shared = Opinion(*(t[found] for t in everywhere))
-            own = meet(own, shared, people.own[place])
-        sets = {
-            "ind": torch.arange(len(known)),
-            "ood": torch.arange(len(known), len(rows)),
-            "mix": torch.from_numpy(np.flatnonzero(np.isin(rows, federation.mix(client)))),
-        }
-        mine = None if thresholds is None else thresholds[place]
-        views.append(_view(rows, federation.labels, sets, own, shared, mine))
-    return views
+    router: Router | None
+    rule: str
+    headline: str
+
+    name: ClassVar[str] = "evaluate"
+    sums: ClassVar[bool] = False
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        return Reply(memory, record=self.look(site, memory))
+
+    def look(self, site: Site, memory: Slots) -> View:
+        """The client's answers to its test rows."""
+        federation = site.setup.federation
+        rows, sets = rows_to_judge(federation, site.client)
+        labels = torch.from_numpy(federation.labels[rows])
+        if self.router is None:
+            own = site.observer.local(memory["own"], rows)
+            answers = {"personal": Answer(own.probs, own.total)}
+            if site.observer.common is not None:
+                shared = site.observer.shared(rows)
+                answers["global"] = Answer(shared.probs, shared.total)
+            return View(rows, labels, sets, answers)
+        views = views_of(site, self.router, memory, rows)
+        rule = from_state(self.rule, memory["rule"])
+        decision = rule.decide(views)
+        answers = switched_answers(views, decision, sets["ind"])
+        return View(rows, labels, sets, answers, views.score, decision, rule)
 
 
-def _view(
-    rows: Array,
-    labels: Array,
-    sets: dict[str, Tensor],
-    own: Opinion,
-    shared: Opinion | None,
-    thresholds: Thresholds | None,
-) -> View:
-    mine = Answer(own.probs, own.total)
-    answers = {"personal" if thresholds is None else "local": mine}
-    decision = None
-    if shared is not None:
-        answers["global"] = Answer(shared.probs, shared.total)
-    if shared is not None and thresholds is not None:
-        decision = decide(own, shared, thresholds)
-        answers["switch"] = Answer(decision.probs, decision.total)
-        # The oracle knows what the client knows.
-        known = torch.zeros(len(rows), dtype=torch.bool)
-        known[sets["ind"]] = True
-        answers["oracle"] = Answer(
-            torch.where(known[:, None], own.probs, shared.probs),
-            torch.where(known, own.total, shared.total),
-        )
-    right = torch.from_numpy(labels[rows])
-    return View(rows, right, sets, answers, own.epistemic, decision, thresholds)
+def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str, Tensor]]:
+    """A client's InD rows, then its OOD rows; and where InD, OOD and Mix are among them."""
+    known, unknown = federation.ind(client), federation.ood(client)
+    rows = np.concatenate([known, unknown])
+    mix = np.flatnonzero(np.isin(rows, federation.mix(client)))
+    return rows, {
+        "ind": torch.arange(len(known)),
+        "ood": torch.arange(len(known), len(rows)),
+        "mix": torch.from_numpy(mix),
+    }
+
+
+
+
+
+def switched_answers(views: Views, decision: Decision, known: Tensor) -> dict[str, Answer]:
+    """All ways of answering side by side; the oracle knows which rows the client knows."""
+    own, shared = views.local, views.shared
+    is_known = torch.zeros(len(own.probs), dtype=torch.bool)
+    is_known[known] = True
+    oracle = Answer(
+        torch.where(is_known[:, None], own.probs, shared.probs),
+        torch.where(is_known, own.total, shared.total),
+    )
+    return {
+        "local": _answer(own),
+        "global": _answer(shared),
+        "switch": Answer(decision.probs, decision.total),
+        "oracle": oracle,
+    }
+
+
+def _answer(opinion: Opinion) -> Answer:
+    return Answer(opinion.probs, opinion.total)
 
 
 def client_metrics(view: View, headline: str) -> Tree:
@@ -127,10 +138,10 @@ def client_metrics(view: View, headline: str) -> Tree:
         }
     }
     ind, ood, judged = view.sets["ind"], view.sets["ood"], view.judged
-    if view.decision is not None:
-        sent = view.decision.source.double()
+    if view.decision is not None and view.score is not None:
+        sent = view.decision.delegated.double()
         tree["routing"] = {
-            "auroc": metrics.auroc(view.epistemic[ind], view.epistemic[ood]) if len(ood) else None,
+            "auroc": metrics.auroc(view.score[ind], view.score[ood]) if len(ood) else None,
             "delegated": {
                 "ind": float(sent[ind].mean()),
                 "ood": float(sent[ood].mean()) if len(ood) else None,
@@ -148,32 +159,6 @@ def client_metrics(view: View, headline: str) -> Tree:
     measures = {"ece": metrics.ece, "nll": metrics.nll, "brier": metrics.brier}
     tree["calibration"] = {n: measure(answer.probs, labels) for n, measure in measures.items()}
     return tree
-
-
-def summarise(trees: list[Tree], over: Any = np.mean) -> Tree:
-    """Brings the figures of many clients (or seeds) to one; those that are null do not count.
-
-    >>> summarise([{"a": {"b": 1.0}}, {"a": {"b": 3.0}}, {"a": {"b": None}}])
-    {'a': {'b': 2.0}}
-    """
-    merged: Tree = {}
-    for key, value in trees[0].items():
-        column = [tree[key] for tree in trees]
-        if isinstance(value, dict):
-            merged[key] = summarise(column, over)
-        else:
-            there = [v for v in column if v is not None]
-            merged[key] = float(over(there)) if there else None
-    return merged
-
-
-def standard_error(values: list[float]) -> float:
-    """Of a mean over seeds.
-
-    >>> standard_error([1.0, 3.0]), standard_error([1.0])
-    (1.0, 0.0)
-    """
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def evaluate(federation: Federation, views: list[View], headline: str, score: str) -> Tree:
@@ -211,3 +196,5 @@ def bring_together(clients: list[Tree], score: str) -> Tree:
     }
     total["per_client"] = clients
     return total
+
+

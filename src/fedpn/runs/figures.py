@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpn.core import seeds
 from fedpn.core import metrics
 from fedpn.data.federation import Federation
 from fedpn.runs.evaluate import Answer, View
-from fedpn.routing.switch import OUTCOMES, SOURCES, reason
+from fedpn.routing.outcomes import OUTCOMES, Outcome
 
 BINS = 48
 POINTS = 101
@@ -60,9 +61,9 @@ def _histogram(views: list[View]) -> dict[str, Any]:
 
     def relative(name: str) -> np.ndarray[Any, Any]:
         parts = [
-            v.epistemic[v.sets[name]].double() - v.thresholds.epistemic
+            v.score[v.sets[name]].double() - v.rule.epistemic
             for v in views
-            if v.thresholds is not None
+            if v.score is not None and v.rule is not None
         ]
         return torch.cat(parts).numpy()
 
@@ -91,9 +92,9 @@ def _outcomes(views: list[View]) -> dict[str, list[list[float]]]:
 
 def gallery(views: list[View], seed: int) -> list[dict[str, Any]]:
     """Some inputs of each outcome, drawn by the seed, with the decision and the reason."""
-    rng = np.random.default_rng([seed, 7])
+    rng = seeds.stream("gallery", seed)
     cards = []
-    for outcome, name in enumerate(OUTCOMES):
+    for outcome in Outcome:
         places = [
             (client, int(i))
             for client, v in enumerate(views)
@@ -104,15 +105,15 @@ def gallery(views: list[View], seed: int) -> list[dict[str, Any]]:
         ]
         for pick in rng.permutation(len(places))[:GALLERY]:
             client, i = places[pick]
-            cards.append(_card(views[client], client, i, name))
+            cards.append(_card(views[client], client, i, outcome))
     return cards
 
 
-def _card(view: View, client: int, i: int, outcome: str) -> dict[str, Any]:
+def _card(view: View, client: int, i: int, outcome: Outcome) -> dict[str, Any]:
     d = view.decision
     assert d is not None
-    assert view.thresholds is not None
-    epistemic, aleatoric, total = (float(t[i]) for t in (d.epistemic, d.aleatoric, d.total))
+    assert view.rule is not None
+    scores = (float(t[i]) for t in (d.epistemic, d.aleatoric, d.total))
     return {
         "row": int(view.rows[i]),
         "client": client,
@@ -120,7 +121,7 @@ def _card(view: View, client: int, i: int, outcome: str) -> dict[str, Any]:
         "label": int(view.labels[i]),
         "answer": int(d.label[i]),
         "confidence": float(d.probs[i].max()),
-        "source": SOURCES[int(d.source[i])],
-        "outcome": outcome,
-        "reason": reason(outcome, epistemic, aleatoric, total, view.thresholds),
+        "source": outcome.source,
+        "outcome": outcome.label,
+        "reason": view.rule.reason(outcome, *scores),
     }

@@ -1,14 +1,15 @@
 """Every setting with its default, its choices and what it is for, as TOML to begin from."""
 
 import inspect
-import re
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tomli_w
 
+from fedpn.core.settings import words
 from fedpn.runs.config import Config, resolve, to_tree
+
+ALGORITHM = "see `fedpn algorithms`, or file.py:Class of your own"
 
 
 def glossary(algorithm: str, dataset: str) -> str:
@@ -30,27 +31,9 @@ def glossary(algorithm: str, dataset: str) -> str:
 
 
 def _lines(kind: type, values: dict[str, Any]) -> Iterator[str]:
-    said, hints = _comments(kind), get_type_hints(kind)
+    said, hints = words(kind), get_type_hints(kind)
     for key, value in values.items():
-        choices = get_args(hints[key]) if get_origin(hints[key]) is Literal else ()
-        words = [" | ".join(filter(None, choices)), said.get(key, "")]
-        comment = "; ".join(filter(None, words))
+        choices = get_args(hints[key]) if key in hints and get_origin(hints[key]) is Literal else ()
+        about = said.get(key, "") if key != "algorithm" else ALGORITHM
+        comment = "; ".join(filter(None, [" | ".join(filter(None, choices)), about]))
         yield tomli_w.dumps({key: value}).strip() + (f"  # {comment}" if comment else "")
-
-
-def _comments(kind: type) -> dict[str, str]:
-    """What stands behind the fields, or above them, in the source of a dataclass and its bases."""
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        if not is_dataclass(base):
-            continue
-        names, above = {field.name for field in fields(base)}, ""
-        for line in inspect.getsource(base).splitlines():
-            if line.strip().startswith("# "):
-                above = f"{above} {line.strip()[2:]}".strip()
-                continue
-            match = re.match(r"    (\w+): [^#]*(?:# (.*))?$", line)
-            if match and match[1] in names and (match[2] or above):
-                found[match[1]] = match[2] or above
-            above = ""
-    return found

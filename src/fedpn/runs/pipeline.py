@@ -1,163 +1,150 @@
 """Config -> finished run: the whole way of the data on one screen."""
 
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fedpn.federated import privacy
-from fedpn.reporting import report
-from fedpn.federated import simulator as simulate
 from fedpn.core import store
-from fedpn.serving.bundle import write_models
-from fedpn.runs.config import Config, leaves, read_toml, resolve, to_tree
 from fedpn.core.errors import UserError
-from fedpn.runs.evaluate import View, evaluate, look
+from fedpn.core.settings import leaves, read_toml
+from fedpn.data.describe import client_name
+from fedpn.federated import privacy
+from fedpn.federated.checkpoint import Journal
+from fedpn.federated.conductor import Conducted, conduct
+from fedpn.federated.listener import Listener
+from fedpn.federated.simulator import Simulator
+from fedpn.federated.site import Setup
+from fedpn.federated.training import joining
+from fedpn.reporting import report
+from fedpn.runs.config import Config, resolve, to_tree
+from fedpn.runs.evaluate import View, evaluate
 from fedpn.runs.figures import figures, gallery
-from fedpn.federated.memories import Memories
-from fedpn.federated.personalise import (
-    Embedder,
-    Observer,
-    Population,
-    adapt,
-    calibrate_all,
-    fit_routers,
-    know_classes,
-    population,
-)
-from fedpn.runs.prepare import Prepared, is_routed, prepare
-from fedpn.federated.rounds import Company, Stopped, play_rounds
-from fedpn.routing.thresholds import Thresholds
-from fedpn.core.trees import Slots
+from fedpn.runs.phases import phases_of
+from fedpn.runs.prepare import fingerprint, prepare
+from fedpn.serving.bundle import About, provenance, write_models
 
 
 def run(
-    config: Config, out: Path, resume: bool = False, company: Company | None = None
+    config: Config,
+    out: Path,
+    resume: bool = False,
+    listener: Listener | None = None,
+    checkpoint_every: int | None = None,
 ) -> dict[str, Any]:
     """Trains, personalises, calibrates, evaluates and reports; returns the metrics."""
-    company = company or Company()
-    clock = Clock()
-    ready = prepare(config)
-    store.claim(out, resume)
-    if not resume:
-        store.write_toml(out / "config.toml", to_tree(config))
-    for line in (ready.dataset.note, *ready.dataset.remarks):
-        if line:
-            company.say(f"{ready.dataset.name}: {line}")
-    state = play_rounds(config, ready, out, company)
-    clock.lap("federate")
-    people, observe, thresholds = personal_stage(
-        config, ready, state.server, state.memories, company
+    listener = listener or Listener()
+    clock = Clock(listener)
+    if config.engine.threads:
+        torch.set_num_threads(config.engine.threads)
+    setup = prepare(config)
+    with store.claimed(out, resume):
+        if not resume:
+            store.write_toml(out / "config.toml", to_tree(config))
+        for line in (setup.dataset.note, *setup.dataset.remarks):
+            if line:
+                listener.say(f"{setup.dataset.name}: {line}")
+        listener.begin(out)
+        try:
+            simulator = simulate(config, setup, out)
+            journal = Journal(out, about_run(setup), checkpoint_every, listener.say)
+            found = play(config, simulator, journal, clock)
+            return _finish(config, simulator, found, out, clock)
+        finally:
+            listener.end()
+
+
+def simulate(config: Config, setup: Setup, out: Path | None = None) -> Simulator:
+    """All clients of a run in this process."""
+    return Simulator(
+        setup,
+        config.method,
+        config.seed,
+        config.faults,
+        config.aggregation,
+        config.engine.cohort,
+        None if out is None else out / "memories.bin",
     )
-    clock.lap("personalise")
-    company.tell("evaluate", 0, 1)
-    views = look(ready.federation, people, observe, thresholds)
-    results = judge(config, ready, views)
-    clock.lap("evaluate")
-    company.tell("report", 0, 1)
-    write_models(out, ready.blueprint, ready.dataset, config, people, thresholds)
+
+
+def about_run(setup: Setup) -> dict[str, str]:
+    """What a run must agree with to go on."""
+    return {"engine": "the simulator", "data": fingerprint(setup.dataset)}
+
+
+def play(config: Config, simulator: Simulator, journal: Journal, listener: Listener) -> Conducted:
+    """Plays all phases of a run."""
+    setup = simulator.setup
+    first = config.method.init(setup.model.task, setup.fresh)
+    phases = phases_of(config)
+    return conduct(phases, simulator, first, journal, listener, config.faults.patience)
+
+
+def _finish(
+    config: Config, simulator: Simulator, found: Conducted, out: Path, clock: "Clock"
+) -> dict[str, Any]:
+    """Writes what a run came to."""
+    setup, server = simulator.setup, found.server
+    views = [found.records[client]["evaluate"] for client in range(simulator.clients)]
+    results = judge(config, setup, views)
+    clock.progress("report", 0, 1)
+    members = [simulator.members[client] for client in range(simulator.clients)]
+    write_models(out, about_models(config, setup), config.method.shared(server), members)
     store.write_json(out / "metrics.json", results)
-    write_figures(ready, views, results["headline"], out)
+    write_figures(setup, views, config.headline, out)
     report.write_page([out], out / "report.html")
-    clock.lap("report")
-    store.write_json(out / "timings.json", clock.laps | {"total": clock.total})
-    engine = {
-        "cohort": cohort_of(config, state.server, state.memories),
-        "threads": torch.get_num_threads(),
-    }
-    store.write_json(out / "engine.json", engine | {"device": str(ready.data.x.device)})
+    clock.stop()
+    store.write_json(out / "timings.json", clock.laps)
+    engine = {"cohort": simulator.cohort(server), "threads": torch.get_num_threads()}
+    store.write_json(out / "engine.json", engine | {"device": str(setup.device)})
     store.seal(out)
     return results
 
 
-class Clock:
-    """Measures one stage after the other."""
+class Clock(Listener):
+    """Passes on what it hears, and measures one stage after the other."""
 
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
-        self.laps: dict[str, float] = {}
+    STAGES = ("federate", "personalise", "evaluate", "report")
 
-    @property
-    def total(self) -> float:
-        return time.perf_counter() - self.began
+    def __init__(self, listener: Listener) -> None:
+        self.listener, self.began = listener, time.perf_counter()
+        self.laps: dict[str, float] = dict.fromkeys(self.STAGES, 0.0)
+        self.stage, self.since = self.STAGES[0], self.began
 
-    def lap(self, stage: str) -> None:
-        self.laps[stage] = self.total - sum(self.laps.values())
+    def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
+        if stage in self.STAGES and stage != self.stage:
+            self._lap(stage)
+        self.listener.progress(stage, done, of, **facts)
 
+    def _lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.laps[self.stage] += now - self.since
+        self.stage, self.since = stage, now
 
-def personal_stage(
-    config: Config,
-    ready: Prepared,
-    server: Slots,
-    memories: Sequence[Slots] | Memories,
-    company: Company,
-    clients: Sequence[int] | None = None,
-) -> tuple[Population, Observer, list[Thresholds] | None]:
-    """Lets clients (all, or the given) adapt their models and, for a switch, calibrate them."""
-    routing, clients = config.routing, clients or range(ready.federation.clients)
-    train = tuple(ready.federation.train[client] for client in clients)
+    def stop(self) -> None:
+        self._lap("report")
+        self.laps["total"] = time.perf_counter() - self.began
 
-    def tick(done: int, of: int) -> None:
-        company.tell("personalise", done, of)
-        if company.stop() and done < of:
-            raise Stopped("in the personal stage")
+    def round(self, number: int, numbers: dict[str, float]) -> None:
+        self.listener.round(number, numbers)
 
-    embed = Embedder(ready.model, ready.data.x, server["model"])
-    adapted = adapt(
-        config.method,
-        ready.model,
-        ready.data,
-        train,
-        server,
-        memories,
-        ready.fresh,
-        embed,
-        config.train.batch,
-        config.seed,
-        cohort_of(config, server, memories),
-        tick,
-        clients,
-    )
-    people = population(config.method, server, adapted)
-    classes = len(ready.dataset.classes)
-    if routing.router == "gaussian":
-        form = routing.covariance, routing.shrinkage
-        people = fit_routers(people, embed, ready.data.y, train, classes, *form)
-    if routing.router == "foreign":
-        people = know_classes(people, ready.data.y, train, classes)
-    observe = Observer(ready.model, embed, routing.score, routing.router)
-    if not is_routed(config):
-        return people, observe, None
-    shares = routing.outliers, routing.abstain
-    held_out = tuple(ready.federation.calibration[client] for client in clients)
-    return people, observe, calibrate_all(people, observe, held_out, *shares)
+    def say(self, text: str) -> None:
+        self.listener.say(text)
+
+    def stopping(self) -> bool:
+        return self.listener.stopping()
 
 
-def cohort_of(config: Config, server: Slots, memories: Sequence[Slots] | Memories) -> int:
-    """How many clients are stacked at once."""
-    return config.train.cohort or simulate.cohort_size(server, memories[0])
-
-
-def judge(config: Config, ready: Prepared, views: list[View]) -> dict[str, Any]:
+def judge(config: Config, setup: Setup, views: list[View]) -> dict[str, Any]:
     """The contents of `metrics.json`."""
-    rows, score = ready.federation, score_of(config)
-    figures = evaluate(rows, views, headline_of(config), score)
-    return headed(config, ready.dataset.name, rows.clients, figures)
+    rows = setup.federation
+    found = evaluate(rows, views, config.headline, config.router)
+    return headed(config, setup.dataset.name, rows.clients, found)
 
 
-def headline_of(config: Config) -> str:
-    """Whose figures stand for the run."""
-    return "switch" if is_routed(config) else config.method.headline
-
-
-def score_of(config: Config) -> str:
-    """What a switch goes by."""
-    return config.routing.router or config.routing.score
-
-
-def headed(config: Config, dataset: str, clients: int, figures: dict[str, Any]) -> dict[str, Any]:
+def headed(config: Config, dataset: str, clients: int, found: dict[str, Any]) -> dict[str, Any]:
     """Figures under the facts of their run."""
     results = {
         "format": 1,
@@ -166,21 +153,36 @@ def headed(config: Config, dataset: str, clients: int, figures: dict[str, Any]) 
         "seed": config.seed,
         "clients": clients,
         "rounds": config.rounds,
-        "headline": headline_of(config),
-    } | figures
+        "headline": config.headline,
+    } | found
     if config.aggregation.rule == "private":
-        joined = simulate.joining(clients, config.train.join)
+        joined = joining(clients, config.train.join)
         spent = privacy.spent(config.aggregation, joined, clients, config.rounds)
         results["privacy"] = {"epsilon": spent, "delta": config.aggregation.delta}
     return results
 
 
-def write_figures(ready: Prepared, views: list[View], headline: str, out: Path) -> None:
+def about_models(config: Config, setup: Setup) -> About:
+    """What a bundle says of its models."""
+    dataset = setup.dataset
+    note = " ".join(filter(None, (dataset.note, *dataset.remarks)))
+    routing = replace(config.routing, router=config.router) if config.router else None
+    return About(
+        setup.blueprint,
+        dataset.classes,
+        tuple(client_name(dataset, client) for client in range(setup.federation.clients)),
+        dataset.features,
+        routing,
+        provenance(dataset.name, note, config.algorithm, config.rounds, config.seed),
+    )
+
+
+def write_figures(setup: Setup, views: list[View], headline: str, out: Path) -> None:
     """Keeps what the report's figures and gallery are drawn from."""
-    cards = gallery(views, ready.federation.seed)
+    cards = gallery(views, setup.federation.seed)
     rows = [card["row"] for card in cards]
-    pictures = {"images": ready.data.x[rows].cpu()} if rows else {}
-    drawn = figures(ready.federation, views, headline, len(ready.dataset.classes))
+    pictures = {"images": setup.data.x[rows].cpu()} if rows else {}
+    drawn = figures(setup.federation, views, headline, len(setup.dataset.classes))
     store.write_tensors(out / "gallery.safetensors", pictures)
     store.write_json(out / "figures.json", drawn | {"gallery": cards})
 
@@ -191,14 +193,16 @@ def stored(out: Path) -> dict[str, Any]:
 
 
 def refuse_changes(config: Config, out: Path) -> None:
-    """A run goes on as it began; only its rounds may be extended."""
+    """A run goes on as it began; only its rounds may be extended, and the engine may be another."""
     old, new = to_tree(resolve([stored(out)])), to_tree(config)
     flat_old, flat_new = dict(leaves(old)), dict(leaves(new))
     for key in flat_old | flat_new:
         before, after = flat_old.get(key), flat_new.get(key)
-        if before != after and not (key == "rounds" and config.rounds > old["rounds"]):
+        grows = key == "rounds" and config.rounds > old["rounds"]
+        if before != after and not grows and not key.startswith("engine."):
             raise UserError(
                 f"--resume: {key} was {before!r} and is now {after!r}; only rounds may grow"
             )
     if new != old:
         store.write_toml(out / "config.toml", new)
+

@@ -1,39 +1,31 @@
-"""Everything that is settled before the first step: data, dealing, model."""
+"""Everything that is settled before the first round: data, dealing, network."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import reduce
-from operator import add
-from typing import NamedTuple
 
+import numpy as np
 import torch
 
+from fedpn.core.errors import UserError
 from fedpn.core.task import Data
-from fedpn.runs.config import Config
 from fedpn.data.dataset import Dataset
 from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation, federate
-from fedpn.data.moments import Moments, constants, moments
-from fedpn.data.sources.own import open_dataset
+from fedpn.data.moments import Moments, constants
 from fedpn.data.partition import partition, usual
 from fedpn.data.recode import recode
-from fedpn.core.errors import UserError
+from fedpn.data.sources.own import open_dataset
+from fedpn.federated.checkpoint import Journal
+from fedpn.federated.conductor import conduct
+from fedpn.federated.listener import Listener
+from fedpn.federated.moments import SumMoments, read_moments
+from fedpn.federated.simulator import Simulator
+from fedpn.federated.site import Network, Setup
 from fedpn.nn.blueprint import Blueprint, build_model, choose_encoder
 from fedpn.nn.posterior import parameters
-from fedpn.nn.task import Model
-from fedpn.routing.thresholds import rows_needed
-from fedpn.core.trees import Params
-
-
-class Prepared(NamedTuple):
-    """Everything that is settled before the first step."""
-
-    dataset: Dataset
-    federation: Federation
-    blueprint: Blueprint
-    model: Model
-    data: Data
-    fresh: Params
+from fedpn.routing.rules import rows_needed
+from fedpn.runs.config import Config
 
 
 def deal(config: Config) -> tuple[Dataset, Federation]:
@@ -64,59 +56,57 @@ def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
     return dataset, federate(dataset.y, owned, config.seed)
 
 
-def prepare(config: Config) -> Prepared:
-    """Deals the data and builds the model; finds mistakes before anything is written."""
+def prepare(config: Config) -> Setup:
+    """Deals the data and builds the network; finds mistakes before anything is written."""
     return assemble(config, *deal(config))
 
 
-def assemble(config: Config, dataset: Dataset, federation: Federation) -> Prepared:
-    """Builds the model for data that are dealt."""
+def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
+    """Builds the network for data that are dealt."""
     check_calibration(config, dataset, federation, range(federation.clients))
-    classes = len(dataset.classes)
-    total = reduce(add, (moments(dataset.x[rows]) for rows in federation.train))
-    return equip(config, dataset, federation, plan_model(config, dataset.shape, classes, total))
+    rows = lay_out(config, dataset, federation)
+    simulator = Simulator(rows, config.method, config.seed)
+    sums = conduct([SumMoments()], simulator, {}, Journal(None), Listener()).server
+    shape, classes = dataset.shape, len(dataset.classes)
+    return rows.settle(draw_network(config, plan_model(config, shape, classes, read_moments(sums))))
+
+
+def lay_out(config: Config, dataset: Dataset, federation: Federation) -> Setup:
+    """Brings rows to the device."""
+    device = find_device(config.engine.device)
+    x, y = (torch.from_numpy(array).to(device) for array in (dataset.x, dataset.y))
+    return Setup(dataset, federation, Data(x, y))
 
 
 def plan_model(config: Config, shape: tuple[int, ...], classes: int, total: Moments) -> Blueprint:
     """Settles the network by its inputs, its outputs and sums over all training rows."""
     mean, std = constants(total)
     return Blueprint(
-        config.method.network,
-        shape,
-        classes,
-        choose_encoder(config.model.encoder, shape),
-        config.model.dim,
-        config.model.density,
-        config.model.layers,
-        mean,
-        std,
-        config.model.norm,
+        kind=config.method.network,
+        shape=shape,
+        classes=classes,
+        encoder=choose_encoder(config.model.encoder, shape),
+        dim=config.model.dim,
+        density=config.model.density,
+        layers=config.model.layers,
+        mean=mean,
+        std=std,
+        norm=config.model.norm,
     )
 
 
-def equip(
-    config: Config, dataset: Dataset, federation: Federation, blueprint: Blueprint
-) -> Prepared:
-    """Brings data and model together."""
-    model, fresh = draw_model(config, blueprint)
-    device = find_device(config.train.device)
-    data = Data(torch.from_numpy(dataset.x).to(device), torch.from_numpy(dataset.y).to(device))
-    return Prepared(dataset, federation, blueprint, model, data, fresh)
-
-
-def draw_model(config: Config, blueprint: Blueprint) -> tuple[Model, Params]:
-    """Draws a model's first parameters; refuses methods that lack what the settings ask for."""
+def draw_network(config: Config, blueprint: Blueprint) -> Network:
+    """Draws a network's first parameters; refuses methods that lack what the settings ask for."""
     options = config.method.loss_options()
     model = build_model(blueprint, config.seed, options, config.model.pretrained)
-    model = model.to(find_device(config.train.device))
+    model = model.to(find_device(config.engine.device))
     fresh = parameters(model.network)
     server = config.method.init(model.task, fresh)
     if config.aggregation.rule != "mean" and not server["model"]:
         raise UserError(f"{config.algorithm} uploads nothing that aggregation.rule could protect")
-    shared = config.method.shared(server)
-    if is_routed(config) and shared is None:
+    if config.router and config.method.shared(server) is None:
         raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
-    return model, fresh
+    return Network(blueprint, model, fresh)
 
 
 def find_device(name: str) -> torch.device:
@@ -130,22 +120,17 @@ def find_device(name: str) -> torch.device:
         return torch.device(next(kind for kind in there if there[kind]))
     kind = name.split(":")[0]
     if kind not in there:
-        raise UserError(f"train.device is {name!r}; choose one of auto, {', '.join(there)}")
+        raise UserError(f"engine.device is {name!r}; choose one of auto, {', '.join(there)}")
     if not there[kind]:
-        raise UserError(f"train.device is {name!r}, but this machine has none; use cpu")
+        raise UserError(f"engine.device is {name!r}, but this machine has none; use cpu")
     return torch.device(name)
-
-
-def is_routed(config: Config) -> bool:
-    """Tells whether clients have a switch: a posterior network's own, or a router's."""
-    return config.method.network == "posterior" or bool(config.routing.router)
 
 
 def check_calibration(
     config: Config, dataset: Dataset, federation: Federation, clients: Iterable[int]
 ) -> None:
     """Refuses clients with too few calibration rows for the thresholds that a switch needs."""
-    if not is_routed(config):
+    if not config.router:
         return
     shares = {"outliers": config.routing.outliers, "abstain": config.routing.abstain}
     setting = min(shares, key=lambda name: shares[name])
@@ -160,3 +145,11 @@ def check_calibration(
                 f"threshold needs at least {needed} (use fewer clients, give this one more rows, "
                 f"or raise routing.{setting})"
             )
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """Tells data apart: a run that goes on must find the rows with which it began."""
+    digest = hashlib.sha256()
+    for array in (dataset.x, dataset.y):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

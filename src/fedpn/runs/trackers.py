@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 from fedpn.core.errors import UserError
+from fedpn.federated.listener import Listener
 
 Track = Callable[[int, dict[str, float]], object]  # (round, named numbers)
 Tracker = Callable[[Path], AbstractContextManager[Track]]  # a run directory -> its track
@@ -47,8 +48,24 @@ def mlflow(out: Path) -> Iterator[Track]:
 TRACKERS: dict[str, Tracker] = {"tensorboard": tensorboard, "mlflow": mlflow}
 
 
-def find_tracker(name: str) -> Tracker:
+class Tracking(Listener):
+    """A listener that passes each round's numbers on to a tracker."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker, self.stack = tracker, ExitStack()
+
+    def begin(self, out: Path) -> None:
+        self.track = self.stack.enter_context(self.tracker(out))
+
+    def round(self, number: int, numbers: dict[str, float]) -> None:
+        self.track(number, numbers)
+
+    def end(self) -> None:
+        self.stack.close()
+
+
+def find_tracker(name: str) -> Tracking:
     """Takes a tracker from the table, or says how to install what it needs."""
     if find_spec(name) is None:
         raise UserError(f"--{name} needs its extra: pip install 'fedpn[{name}]'")
-    return TRACKERS[name]
+    return Tracking(TRACKERS[name])

@@ -1,10 +1,11 @@
-"""What answering needs, on disk: models, thresholds, normalisation, provenance.
+"""What a client needs to answer: models, router, rule, names and provenance, in a folder.
 
-A run directory holds it for all clients, an exported folder for one.
+A run's directory is such a folder for all its clients; `export` makes one for a single client. Each
+slot of a client has its file: its model's own part, its router's state, its rule.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,28 @@ import torch
 import fedpn
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.trees import Params
-from fedpn.data.dataset import Dataset
-from fedpn.federated.personalise import Population
+from fedpn.core.settings import build
+from fedpn.core.trees import Params, Slots
 from fedpn.nn.blueprint import Blueprint
-from fedpn.routing.thresholds import Thresholds
-from fedpn.runs.config import Config
+from fedpn.routing.rules import Rule, from_state
+from fedpn.routing.settings import RoutingSettings
 
-FILES = ["bundle.json", "shared.safetensors", "clients.safetensors"]
+FORMAT = 2
+SLOTS = {"own": "clients.safetensors", "router": "routers.safetensors", "rule": "rules.safetensors"}
+SHARED = "shared.safetensors"
+FILES = ["bundle.json", SHARED, *SLOTS.values()]
+
+
+@dataclass(frozen=True)
+class About:
+    """What models are of, and how they came about: plain values."""
+
+    blueprint: Blueprint
+    classes: tuple[str, ...]
+    clients: tuple[str, ...]  # their names
+    features: tuple[str, ...]  # of a table, the columns; none where they have no names
+    routing: RoutingSettings | None  # None without a switch
+    provenance: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -28,111 +43,118 @@ class Bundle:
     """One client's means of answering."""
 
     client: str
-    blueprint: Blueprint
-    classes: tuple[str, ...]
-    features: tuple[str, ...]  # of a table, the columns; none where they have no names
-    score: str
-    router: str
+    about: About
     shared: Params | None
     own: Params
-    thresholds: Thresholds | None
-    provenance: dict[str, Any]
+    router: Params
+    rule: Rule | None
+
+    @property
+    def blueprint(self) -> Blueprint:
+        return self.about.blueprint
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.about.classes
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self.about.features
 
     @property
     def predictor(self) -> Params:
         return (self.shared or {}) | self.own
 
 
-def write_models(
-    out: Path,
-    blueprint: Blueprint,
-    dataset: Dataset,
-    config: Config,
-    people: Population,
-    thresholds: list[Thresholds] | None,
-) -> None:
-    """Writes all clients' models and what goes with them."""
-    names = dataset.clients or tuple(map(str, range(len(people.own))))
-    note = " ".join(filter(None, (dataset.note, *dataset.remarks)))
-    about = _about(blueprint, dataset.classes, names, dataset.name, note, config) | {
-        "features": list(dataset.features),
-        "thresholds": None if thresholds is None else [t._asdict() for t in thresholds],
-    }
-    own = {name: torch.stack([p[name] for p in people.own]) for name in people.own[0]}
-    store.write_tensors(out / "shared.safetensors", people.shared or {})
-    store.write_tensors(out / "clients.safetensors", own)
-    store.write_json(out / "bundle.json", about)
-
-
-def write_shared(
-    out: Path,
-    blueprint: Blueprint,
-    classes: Sequence[str],
-    note: str,
-    config: Config,
-    shared: Params | None,
-    names: Sequence[str],
-) -> None:
-    """Writes what a server has: the global model; the personal ones stay with their nodes."""
-    about = _about(blueprint, classes, names, config.dataset, note, config)
-    store.write_tensors(out / "shared.safetensors", shared or {})
-    store.write_tensors(out / "clients.safetensors", {})
-    store.write_json(out / "bundle.json", about | {"thresholds": None, "elsewhere": True})
-
-
-def _about(
-    blueprint: Blueprint,
-    classes: Sequence[str],
-    names: Sequence[str],
-    dataset: str,
-    note: str,
-    config: Config,
-) -> dict[str, Any]:
+def provenance(dataset: str, note: str, algorithm: str, rounds: int, seed: int) -> dict[str, Any]:
+    """Where models come from."""
     return {
-        "format": 1,
-        "model": blueprint._asdict(),
-        "classes": list(classes),
-        "score": config.routing.score,
-        "router": config.routing.router,
-        "clients": list(names),
-        "provenance": {
-            "fedpn": fedpn.__version__,
-            "torch": str(torch.__version__),
-            "dataset": dataset,
-            "note": note,
-            "algorithm": config.algorithm,
-            "rounds": config.rounds,
-            "seed": config.seed,
-        },
+        "fedpn": fedpn.__version__,
+        "torch": str(torch.__version__),
+        "dataset": dataset,
+        "note": note,
+        "algorithm": algorithm,
+        "rounds": rounds,
+        "seed": seed,
     }
+
+
+def write_models(
+    out: Path, about: About, shared: Params | None, members: Sequence[Slots] | None
+) -> None:
+    """Writes all clients' models; without members those are elsewhere, with their nodes."""
+    store.write_tensors(out / SHARED, shared or {})
+    for slot, file in SLOTS.items():
+        tensors = {
+            f"{index}/{name}": t
+            for index, member in enumerate(members or ())
+            for name, t in member.get(slot, {}).items()
+        }
+        store.write_tensors(out / file, tensors)
+    store.write_json(out / "bundle.json", _to_tree(about, elsewhere=members is None))
+
+
+def _to_tree(about: About, elsewhere: bool) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "model": about.blueprint._asdict(),
+        "classes": list(about.classes),
+        "clients": list(about.clients),
+        "features": list(about.features),
+        "routing": None if about.routing is None else asdict(about.routing),
+        "provenance": dict(about.provenance),
+        "elsewhere": elsewhere,
+    }
+
+
+def read_about(path: Path) -> About:
+    """Reads what the models of a folder are of."""
+    return _from_tree(store.read_json(path / "bundle.json"), path)
+
+
+def _from_tree(tree: Any, path: Path) -> About:
+    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
+        found = tree.get("format") if isinstance(tree, dict) else None
+        raise UserError(
+            f"{path} is of format {found}, and this fedpn reads format {FORMAT}: answer with the "
+            "version that wrote it, or train anew with `fedpn run`"
+        )
+    try:
+        routing = tree["routing"]
+        return About(
+            Blueprint(**tree["model"]),
+            tuple(map(str, tree["classes"])),
+            tuple(map(str, tree["clients"])),
+            tuple(map(str, tree["features"])),
+            None if routing is None else build(RoutingSettings, routing, "routing"),
+            dict(tree["provenance"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise store.Damaged(f"{path / 'bundle.json'} is damaged: {error!r}") from None
 
 
 def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
     """Reads one client's part of a run or of an exported folder."""
     path = _place(path)
-    store.verify(path, FILES)
-    about = store.read_json(path / "bundle.json")
-    if about.get("elsewhere"):
+    store.verify(path, ["bundle.json"])
+    about = read_about(path)
+    if store.read_json(path / "bundle.json").get("elsewhere"):
         raise UserError(
             f"{path} is a server's: each node has its own model, below its state directory as "
             "`bundle`; ask there"
         )
-    shared, _ = store.read_tensors(path / "shared.safetensors")
-    own, _ = store.read_tensors(path / "clients.safetensors")
-    alike = not own and about["thresholds"] is None  # one model for all clients
-    index = 0 if alike and client is None else _find(about["clients"], client, path)
-    thresholds = about["thresholds"]
+    store.verify(path, FILES)
+    shared, _ = store.read_tensors(path / SHARED)
+    alike = about.routing is None and not store.tensor_names(path / SLOTS["own"])
+    index = 0 if alike and client is None else _find(about.clients, client, path)
+    own, router, rule = (store.read_tensors(path / file, f"{index}/")[0] for file in SLOTS.values())
     return Bundle(
-        client=about["clients"][index],
-        blueprint=Blueprint(**about["model"]),
-        classes=tuple(about["classes"]),
-        features=tuple(about.get("features", ())),
-        score=about["score"],
-        router=about["router"],
-        shared=shared or None,
-        own={name: t[index] for name, t in own.items()},
-        thresholds=None if thresholds is None else Thresholds(**thresholds[index]),
-        provenance=about["provenance"],
+        about.clients[index],
+        about,
+        shared or None,
+        own,
+        router,
+        None if about.routing is None else from_state(about.routing.rule, rule),
     )
 
 
@@ -141,15 +163,13 @@ def export(path: Path, client: int | str | None, out: Path) -> Bundle:
     path = _place(path)
     bundle = open_bundle(path, client)
     store.claim(out, hint="")
-    about = store.read_json(path / "bundle.json")
-    index = about["clients"].index(bundle.client)
-    if about["thresholds"] is not None:
-        about["thresholds"] = [about["thresholds"][index]]
-    store.write_tensors(out / "shared.safetensors", bundle.shared or {})
-    store.write_tensors(
-        out / "clients.safetensors", {name: t[None] for name, t in bundle.own.items()}
-    )
-    store.write_json(out / "bundle.json", about | {"clients": [bundle.client]})
+    index = bundle.about.clients.index(bundle.client)
+    store.write_tensors(out / SHARED, bundle.shared or {})
+    for file in SLOTS.values():
+        tensors, _ = store.read_tensors(path / file, f"{index}/")
+        store.write_tensors(out / file, {f"0/{name}": t for name, t in tensors.items()})
+    tree = store.read_json(path / "bundle.json")
+    store.write_json(out / "bundle.json", tree | {"clients": [bundle.client]})
     store.seal(out)
     return bundle
 
@@ -162,7 +182,7 @@ def _place(path: Path) -> Path:
     return within if (within / "bundle.json").exists() else path
 
 
-def _find(names: list[str], client: int | str | None, path: Path) -> int:
+def _find(names: Sequence[str], client: int | str | None, path: Path) -> int:
     if client is None:
         if len(names) == 1:
             return 0

@@ -12,10 +12,13 @@ from torch import Tensor
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 from fedpn.data.sources.rows import as_rows
-from fedpn.federated.personalise import Embedder, Observer, meet
+from fedpn.federated.observer import Embedder, Observer
 from fedpn.nn.blueprint import build_model
-from fedpn.routing.scores import Opinion
-from fedpn.routing.switch import OUTCOMES, SOURCES, decide, reason
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.outcomes import Outcome, Source
+from fedpn.routing.routers import make_router
+from fedpn.routing.rules import Rule, Views
+from fedpn.routing.scores import SCORES
 from fedpn.serving.bundle import Bundle, open_bundle
 
 
@@ -46,6 +49,8 @@ class Predictor:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.model = build_model(bundle.blueprint, seed=0)
+        routing = bundle.about.routing
+        self.router = None if routing is None else make_router(routing)
 
     def __call__(self, inputs: Array | Tensor | Sequence[Any]) -> list[Answer]:
         """Takes images, [N, H, W] or [N, H, W, C], or rows of a table, [N, F], or a data frame.
@@ -54,43 +59,35 @@ class Predictor:
         """
         b = self.bundle
         x = torch.from_numpy(conform(_by_name(inputs, b.features), b.blueprint.shape))
-        rows = np.arange(len(x))
         if not len(x):
             return []
-        observe = Observer(
-            self.model, Embedder(self.model, x, b.shared or b.own), b.score, b.router
-        )
-        own = observe(b.predictor, rows)
-        if b.thresholds is None or b.shared is None:
+        rows = np.arange(len(x))
+        observe = Observer(self.model, b.shared, Embedder(self.model, x, b.predictor))
+        own = observe.local(b.own, rows)
+        if b.rule is None or self.router is None:
             return self._plain(own)
-        shared = observe(b.shared, rows)
-        decision = decide(meet(own, shared, b.own), shared, b.thresholds)
+        shared = observe.shared(rows)
+        score = self.router.score(own, shared, b.router)
+        decision = b.rule.decide(Views(own, shared, score))
         return [
-            self._answer(*values) for values in zip(*(t.tolist() for t in decision), strict=True)
+            self._answer(b.rule, *values)
+            for values in zip(*(t.tolist() for t in decision), strict=True)
         ]
 
     def _answer(
-        self,
-        probs: list[float],
-        label: int,
-        source: int,
-        outcome: int,
-        epistemic: float,
-        aleatoric: float,
-        total: float,
+        self, rule: Rule, probs: list[float], label: int, number: int, *scores: float
     ) -> Answer:
-        names, thresholds = self.bundle.classes, self.bundle.thresholds
-        assert thresholds is not None
-        answered = outcome % 2 == 0
+        names, outcome = self.bundle.classes, Outcome(number)
+        answered = outcome.source is not Source.NOBODY
         return Answer(
             label=names[label] if answered else None,
             guess=names[label],
             confidence=probs[label],
             probabilities=dict(zip(names, probs, strict=True)),
-            source=SOURCES[source] if answered else "nobody",
-            outcome=OUTCOMES[outcome],
-            uncertainty={"epistemic": epistemic, "aleatoric": aleatoric, "total": total},
-            reason=reason(OUTCOMES[outcome], epistemic, aleatoric, total, thresholds),
+            source=outcome.source,
+            outcome=outcome.label,
+            uncertainty=dict(zip(("epistemic", "aleatoric", "total"), scores, strict=True)),
+            reason=rule.reason(outcome, *scores),
         )
 
     def _plain(self, own: Opinion) -> list[Answer]:
@@ -98,7 +95,7 @@ class Predictor:
         names = self.bundle.classes
         source = "personal" if self.bundle.own else "global"
         why = {"personal": "the client's model", "global": "the one model of all clients"}[source]
-        columns = own.probs.tolist(), own.epistemic.tolist(), own.total.tolist()
+        columns = own.probs.tolist(), SCORES["msp"](own).tolist(), own.total.tolist()
         return [
             Answer(
                 label=names[int(np.argmax(probs))],

@@ -52,8 +52,9 @@ def _get(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
+    from fedpn.core.settings import parse_setting
     from fedpn.data.describe import describe
-    from fedpn.runs.config import parse_setting, resolve
+    from fedpn.runs.config import resolve
     from fedpn.runs.prepare import deal
 
     flags = {name: getattr(options, name) for name in ("clients", "seed")}

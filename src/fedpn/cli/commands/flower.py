@@ -37,10 +37,11 @@ def _add_init(family: Any) -> None:
 
 
 def _init(options: argparse.Namespace) -> None:
+    from fedpn.core.settings import parse_setting
     from fedpn.core.store import write_toml
     from fedpn.flower.deploy.launch import write_app
     from fedpn.flower.deploy.place import fresh
-    from fedpn.runs.config import parse_setting, resolve, to_tree
+    from fedpn.runs.config import resolve, to_tree
 
     chosen = {
         name: getattr(options, name) for name in ("dataset", "algorithm", "clients", "rounds")

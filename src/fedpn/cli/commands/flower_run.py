@@ -65,8 +65,9 @@ def _add_run(family: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from fedpn.core.settings import parse_setting, read_toml
     from fedpn.flower.deploy import health, home, launch
-    from fedpn.runs.config import parse_setting, read_toml, resolve
+    from fedpn.runs.config import resolve
 
     layers = [read_toml(options.config), *(parse_setting(text) for text in options.set)]
     config = resolve(layers)
@@ -161,10 +162,11 @@ def _add_demo(family: Any) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from fedpn.core.settings import parse_setting
     from fedpn.flower.deploy.demo import federation
     from fedpn.flower.deploy.launch import Order, write_app
     from fedpn.flower.deploy.place import fresh
-    from fedpn.runs.config import parse_setting, resolve
+    from fedpn.runs.config import resolve
 
     chosen = {"dataset": "digits", "clients": options.nodes, "rounds": options.rounds}
     config = resolve([*(parse_setting(text) for text in DEMO), chosen])

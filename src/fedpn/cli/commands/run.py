@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,10 @@ def add(commands: Any) -> None:
     option("--rounds", help="federated rounds")
     option("--seed", help="of everything that is drawn (default: 0)")
     option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
-    option("--router", help="switch by another score: msp, energy, entropy, gaussian or foreign")
+    option(
+        "--router",
+        help="delegate by another score: msp, energy, softmax_entropy, gaussian, foreign, …",
+    )
     option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
     option("--device", help="auto, cpu, cuda or mps (default: auto)")
     option("--tensorboard", action="store_true", help="write event files into the run directory")
@@ -39,27 +41,26 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from fedpn.cli.console import Display, Interrupt
     from fedpn.core.allocator import keep_freed_memory
-    from fedpn.federated.rounds import Company, Stopped
+    from fedpn.federated.listener import Listeners, Stopped
     from fedpn.reporting import report
     from fedpn.runs import pipeline
     from fedpn.runs.trackers import TRACKERS, find_tracker
 
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UserError(f"--checkpoint-every is {options.checkpoint_every}, but must be at least 1")
-    trackers = tuple(find_tracker(name) for name in TRACKERS if getattr(options, name))
+    trackers = [find_tracker(name) for name in TRACKERS if getattr(options, name)]
     config = _config(options)
     keep_freed_memory()
     if options.resume:
         pipeline.refuse_changes(config, options.out)
     name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
     out = options.out or Path("runs") / name
-    with ExitStack() as stack:
-        display, interrupt = stack.enter_context(Display()), stack.enter_context(Interrupt())
-        company = Company(display, trackers, interrupt, display.say, options.checkpoint_every)
+    with Interrupt() as interrupt, Display(interrupt) as display:
+        listener = Listeners([display, *trackers])
         try:
-            pipeline.run(config, out, options.resume, company)
+            pipeline.run(config, out, options.resume, listener, options.checkpoint_every)
         except Stopped as stopped:
-            stack.close()
+            display.bars.stop()
             print(f"stopped {stopped}; go on with: fedpn run --resume --out {out}", file=sys.stderr)
             return 130
     print(f"\n{report.text([out])}\n\nreport: {out / 'report.html'}")
@@ -68,7 +69,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> "Config":
     """Lays what was typed over the config file, and that over the run to go on with."""
-    from fedpn.runs.config import parse_setting, read_toml, resolve
+    from fedpn.core.settings import parse_setting, read_toml
+    from fedpn.runs.config import resolve
     from fedpn.runs.pipeline import stored
 
     layers = [read_toml(options.config)] if options.config else []
@@ -84,7 +86,7 @@ def _config(options: argparse.Namespace) -> "Config":
             plain = name in ("dataset", "algorithm")
             layers.append({name: value} if plain else parse_setting(f"{name}={value}"))
     if options.device is not None:
-        layers.append({"train": {"device": options.device}})
+        layers.append({"engine": {"device": options.device}})
     if options.router is not None:
         layers.append({"routing": {"router": options.router}})
     layers += [parse_setting(text) for text in options.set]

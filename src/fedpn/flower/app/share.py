@@ -11,10 +11,9 @@ from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.federation import Federation, federate
 from fedpn.data.moments import moments
-from fedpn.federated.rounds import fingerprint
 from fedpn.nn.blueprint import Blueprint
 from fedpn.runs.config import Config
-from fedpn.runs.prepare import Prepared, check_calibration, deal, equip, read
+from fedpn.runs.prepare import Prepared, check_calibration, deal, equip, fingerprint, read
 
 
 @dataclass(frozen=True)

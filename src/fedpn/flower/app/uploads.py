@@ -6,10 +6,10 @@ from typing import Any
 
 from flwr.app import RecordDict
 
+from fedpn.core.settings import leaves
 from fedpn.core.trees import Slots, flatten, stack
 from fedpn.flower.app.records import unpack
 from fedpn.flower.app.roster import Reply
-from fedpn.runs.config import leaves
 
 
 class Refused(Exception):  # noqa: N818

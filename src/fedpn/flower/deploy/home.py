@@ -50,7 +50,7 @@ def _named(name: str, path: Path) -> Connection:
         raise UserError(
             f"--superlink {name}: there is no {path} that could name it; give HOST:PORT"
         )
-    from fedpn.runs.config import read_toml
+    from fedpn.core.settings import read_toml
 
     table = read_toml(path).get("superlink", {})
     links = {key: link for key, link in table.items() if isinstance(link, dict)}

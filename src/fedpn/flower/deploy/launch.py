@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
+from fedpn.core.settings import read_toml
 from fedpn.core.store import write_text, write_toml
 from fedpn.flower.deploy import control
 from fedpn.flower.deploy.environment import environment, program
 from fedpn.flower.deploy.home import NAME
 from fedpn.flower.deploy.processes import Child, Failure
-from fedpn.runs.config import Config, read_toml, to_tree
+from fedpn.runs.config import Config, to_tree
 
 Event = dict[str, Any]
 PATIENCE = 60.0  # seconds for a SuperLink to come back

@@ -1,0 +1,198 @@
+"""Dataclasses from plain values: names, types and bounds are checked, mistakes are told in words.
+
+A setting is a field: its type says what it may be, `Annotated[..., "words"]` what it is for.
+"""
+
+import difflib
+import importlib
+import sys
+import tomllib
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from fedpn.core.bounds import Bounds
+from fedpn.core.errors import UserError
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+
+
+def build(cls: type[T], tree: Any, where: str) -> T:
+    """Builds a dataclass from plain values, checking names, types and bounds."""
+    if not isinstance(tree, Mapping):
+        raise UserError(f"{where} is a section of settings, not {tree!r}")
+    hints = get_type_hints(cls, include_extras=True)
+    known = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in tree.items():
+        path = f"{where}.{key}" if where else key
+        if key not in known:
+            raise UserError(unknown(path, [f"{where}.{k}" if where else k for k in known]))
+        values[key] = _convert(known[key], value, path)
+    return cls(**values)
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+    if get_origin(hint) is Annotated:
+        kind, *marks = get_args(hint)
+        bounds = next((mark for mark in marks if isinstance(mark, Bounds)), Bounds())
+        if value == "auto" and bounds.auto:
+            return 0
+        value = _convert(kind, value, path)
+        if not bounds.admit(value):
+            raise UserError(f"{path} is {value}, but must be {bounds}")
+        return value
+    if get_origin(hint) is Literal:
+        one_of(path, value, list(get_args(hint)))
+        return value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f'{path} is {value!r}, but must be a list, such as ["a", "b"]')
+        return tuple(_convert(get_args(hint)[0], item, path) for item in value)
+    if get_origin(hint) in (Union, types.UnionType):
+        return _convert(get_args(hint)[0], value, path)
+    if is_dataclass(hint):
+        return value if is_dataclass(value) else build(hint, value, path)  # type: ignore[arg-type]
+    return _plain(hint, value, path)
+
+
+def _plain(kind: type, value: Any, path: str) -> Any:
+    if kind is float and type(value) is int and abs(value) < 2**1000:
+        value = float(value)
+    if kind is str and type(value) in (int, float):
+        value = str(value)
+    wrong = type(value) is not kind or value != value or value in (float("inf"), float("-inf"))
+    if wrong or (kind is int and abs(value) >= 2**63):
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise UserError(f"{path} is {value!r}, but must be {words[kind]}")
+    return value
+
+
+def one_of(path: str, value: Any, names: Sequence[Any]) -> None:
+    """Refuses a value that is none of these."""
+    if value not in names:
+        raise UserError(f"{path} is {value!r}{_nearest(str(value), [str(n) for n in names])}")
+
+
+def unknown(key: str, names: Sequence[str]) -> str:
+    """Says that there is no such setting, and which one may be meant."""
+    return f"unknown setting {key!r}{_nearest(key, names)}"
+
+
+def _nearest(word: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; choose one of {', '.join(sorted(filter(None, names)))}"
+
+
+def find_object(setting: str, spec: str, kind: str) -> Any:
+    """Imports an object of the user's own: `file.py:name` or `module:name`."""
+    module, _, attribute = spec.rpartition(":")
+    place = Path.cwd()  # where people keep what they write
+    if module.endswith(".py"):
+        place, module = Path(module).resolve().parent, Path(module).stem
+    if str(place) not in sys.path:
+        sys.path.insert(0, str(place))
+    try:
+        found = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
+        raise UserError(f"{setting}: cannot import the {kind} {spec!r}: {error}") from None
+    return found
+
+
+def words(cls: type) -> dict[str, str]:
+    """What the fields of a dataclass are for.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Oven:
+    ...     heat: Annotated[int, Bounds(low=0), "in degrees"] = 180
+    >>> words(Oven)
+    {'heat': 'in degrees'}
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    return {
+        name: next((m for m in get_args(hint)[1:] if isinstance(m, str)), "")
+        for name, hint in hints.items()
+        if get_origin(hint) is Annotated
+    }
+
+
+def merge(low: Tree, high: Tree) -> Tree:
+    """Lays one tree of settings over another.
+
+    >>> merge({"a": 1, "b": {"c": 2}}, {"b": {"d": 3}})
+    {'a': 1, 'b': {'c': 2, 'd': 3}}
+    """
+    merged = dict(low)
+    for key, value in high.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], dict(value)) if both else value
+    return merged
+
+
+def nest(flat: Tree) -> Tree:
+    """The tree of settings with flat keys.
+
+    >>> nest({"a": 1, "b.c": 2})
+    {'a': 1, 'b': {'c': 2}}
+    """
+    tree: Tree = {}
+    for key, value in flat.items():
+        *path, last = key.split(".")
+        node = tree
+        for name in path:
+            node = node.setdefault(name, {})
+        node[last] = value
+    return tree
+
+
+def leaves(tree: Tree, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Walks a tree of settings.
+
+    >>> dict(leaves({"a": 1, "b": {"c": 2}}))
+    {'a': 1, 'b.c': 2}
+    """
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{where}{key}.")
+        else:
+            yield f"{where}{key}", value
+
+
+def parse_setting(text: str) -> Tree:
+    """Reads one `section.key=value`.
+
+    >>> parse_setting("fedpn.gamma=0.1")
+    {'fedpn': {'gamma': 0.1}}
+    >>> parse_setting("model.encoder=mlp")
+    {'model': {'encoder': 'mlp'}}
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"--set {text!r} is not of the form key=value, such as fedpn.gamma=0.1")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        parsed = value.strip()
+    for part in reversed(key.strip().split(".")):
+        parsed = {part: parsed}
+    return dict(parsed)
+
+
+def read_toml(path: Path) -> Tree:
+    """Reads a config file."""
+    if path.is_dir() or path.suffix in (".csv", ".tsv", ".parquet", ".npz"):
+        raise UserError(f"{path} is no config file; data are named with --dataset {path}")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"no config file {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"cannot read the config {path}: {error}") from None

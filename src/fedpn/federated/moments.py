@@ -1,0 +1,35 @@
+"""The phase before the network: sums from which inputs are normalised, the same for all clients."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fedpn.core.trees import Slots
+from fedpn.data.moments import Moments, moments
+from fedpn.federated.gather import Total
+from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.site import Site
+
+SLOT = "moments"
+
+
+@dataclass(frozen=True)
+class SumMoments(Phase):
+    """Counts, sums and squares of the training rows, per channel or column."""
+
+    name: ClassVar[str] = "normalise"
+    open: ClassVar[bool] = True
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        found = moments(site.setup.dataset.x[site.train])
+        named = {name: torch.from_numpy(column) for name, column in found._asdict().items()}
+        return Reply(memory, {SLOT: named})
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        return server | total.sum
+
+
+def read_moments(server: Slots) -> Moments:
+    """The sums of all clients."""
+    return Moments(**{name: t.numpy() for name, t in server[SLOT].items()})

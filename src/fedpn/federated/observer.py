@@ -1,0 +1,100 @@
+"""Asks models for their opinions of rows; the shared one's are computed once, whoever asks."""
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from fedpn.core.trees import Params
+from fedpn.data.dataset import Array
+from fedpn.nn.posterior import PosteriorNetwork
+from fedpn.nn.task import Model
+from fedpn.routing.opinion import Opinion, join, of_logits, of_posterior
+
+CHUNK = 512  # rows at once: their tensors stay in the processor's cache
+
+
+class Embedder:
+    """Embeds rows of the data: by the shared encoder once, by a client's own whenever asked."""
+
+    def __init__(self, model: Model, x: Tensor, base: Params, owned: Collection[str] = ()) -> None:
+        self.model, self.x, self.owned = model, x, owned
+        self.base = {n: t for n, t in base.items() if n in model.task.encoder_names}
+        self.store = torch.empty(0)
+        self.known = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+
+    def __call__(self, rows: Array, own: Params | None = None) -> Tensor:
+        """Returns z of the rows, by the shared encoder with the client's own entries in it."""
+        index = torch.from_numpy(rows).to(self.x.device)
+        mine = {n: t for n, t in (own or {}).items() if n in self.owned}
+        if mine:
+            return self._embed(self.base | mine, index)
+        return self.pool(rows)[index]
+
+    def pool(self, rows: Array) -> Tensor:
+        """Returns the shared encoder's z for the whole dataset, filled in where rows ask."""
+        wanted = torch.from_numpy(rows).to(self.x.device)
+        missing = wanted[~self.known[wanted]]
+        if len(missing):
+            z = self._embed(self.base, missing)
+            if not len(self.store):
+                self.store = z.new_zeros(len(self.x), z.shape[1])
+            self.store[missing] = z
+            self.known[missing] = True
+        return self.store
+
+    @torch.no_grad()
+    def _embed(self, encoder: Params, rows: Tensor) -> Tensor:
+        return torch.cat([self.model.embed(encoder, self.x[r]) for r in torch.split(rows, CHUNK)])
+
+
+class Observer:
+    """The models of a federation, before the rows of one process."""
+
+    def __init__(self, model: Model, common: Params | None, embed: Embedder) -> None:
+        self.model, self.embed = model, embed
+        self.common = common  # None where there is no global model
+        self._known = torch.zeros(len(embed.x), dtype=torch.bool)
+        self._store: Opinion | None = None
+
+    def shared(self, rows: Array) -> Opinion:
+        """The global model's opinion; each row is looked at once."""
+        assert self.common is not None, "there is no global model"
+        index = torch.from_numpy(rows)
+        missing = index[~self._known[index]].unique()
+        if len(missing):
+            self._keep(missing, view(self.model, self.common, self.embed(missing.numpy())))
+        assert self._store is not None
+        return self._store.take(index)
+
+    def local(self, own: Params, rows: Array) -> Opinion:
+        """The opinion of a client's model, by what it has of its own."""
+        params = (self.common or {}) | own
+        return view(self.model, params, self.embed(rows, own))
+
+    def _keep(self, rows: Tensor, opinion: Opinion) -> None:
+        if self._store is None:
+            size = len(self._known)
+            self._store = Opinion(
+                *(None if t is None else t.new_zeros(size, *t.shape[1:]) for t in opinion)
+            )
+        for kept, new in zip(self._store, opinion, strict=True):
+            if kept is not None and new is not None:
+                kept[rows] = new
+        self._known[rows] = True
+
+
+@torch.no_grad()
+def view(model: Model, params: Params, z: Tensor) -> Opinion:
+    """What a model says of embeddings."""
+    parts = [_view(model, params, part) for part in torch.split(z, CHUNK)] or [
+        _view(model, params, z)
+    ]
+    joined = join(parts)
+    return Opinion(*(None if t is None else t.cpu() for t in joined))
+
+
+def _view(model: Model, params: Params, z: Tensor) -> Opinion:
+    if not isinstance(model.network, PosteriorNetwork):
+        return of_logits(model.logits(params, z), z)
+    return of_posterior(model.posterior(params, z), model.logits(params, z), z)

@@ -1,0 +1,160 @@
+"""The phases after the rounds, each client on its own: adapt, fit a router, calibrate a rule."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedpn.algorithms.base import FedAvg, batches, mapped
+from fedpn.core import seeds
+from fedpn.core.errors import UserError
+from fedpn.core.task import Batch, Data, Plan, Task
+from fedpn.core.trees import Params, Slots, split, stack, unstack
+from fedpn.data.batches import draw, stack_plans, steps_of
+from fedpn.data.dataset import Array
+from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
+from fedpn.federated.site import Site
+from fedpn.routing.routers import Router
+from fedpn.routing.rules import Views, calibrate, to_state
+from fedpn.routing.settings import RoutingSettings
+
+
+@dataclass(frozen=True)
+class Adapt(Phase):
+    """Lets each client fit its own model to its own training rows, as its algorithm says.
+
+    It leaves a memory of one slot, `own`: what the client predicts with beside the shared model.
+    Where the encoder is shared and stays as it is, rows are embedded once and steps are cheap.
+    """
+
+    method: FedAvg
+    batch: int
+    seed: int
+
+    name: ClassVar[str] = "personalise"
+    stacks: ClassVar[bool] = True
+    sums: ClassVar[bool] = False
+
+    def cohort(
+        self, sites: Sequence[Site], sent: Slots, memories: Sequence[Slots], tick: Tick
+    ) -> Replies:
+        setup, method = sites[0].setup, self.method
+        plans = [self.plan(site.train, site.client) for site in sites]
+        if max(map(len, plans)):
+            memories = self._fit(sites, sent, memories, plans, tick)
+        owned = [
+            own_part(method, setup.model.task, sent, memory, site.client)
+            for site, memory in zip(sites, memories, strict=True)
+        ]
+        none = torch.ones(len(sites))
+        return Replies([{"own": own} for own in owned], {}, none, 0 * none, [None] * len(sites))
+
+    def _fit(
+        self,
+        sites: Sequence[Site],
+        sent: Slots,
+        memories: Sequence[Slots],
+        plans: list[Array],
+        tick: Tick,
+    ) -> list[Slots]:
+        setup, method = sites[0].setup, self.method
+        task, data = setup.model.task, setup.data
+        if self._leaves_encoder(task):
+            task, data = setup.model.top, Data(_embedded(sites), data.y)
+        plan = Plan(*(t.to(setup.device) for t in stack_plans(plans)))
+
+        def client(memory: Slots, plan: Plan) -> Slots:
+            steps = _ticking(batches(data, plan), tick)
+            return method.adapt(task, sent, memory, setup.fresh, steps)
+
+        stacked = on_device(stack(memories), setup.device)
+        return unstack(mapped(client, stacked, plan), len(sites))
+
+    def prepare(self, sites: Sequence[Site]) -> None:
+        if self._leaves_encoder(sites[0].setup.model.task) and self.ticks(sites):
+            _embedded(sites)
+
+    def _leaves_encoder(self, task: Task) -> bool:
+        return not any(self.method.owns(task, name) for name in task.encoder_names)
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        return Reply(self.cohort([site], sent, [memory], lambda: None).memories[0])
+
+    def plan(self, rows: Array, client: int) -> Array:
+        """Draws a client's batches."""
+        steps = steps_of(len(rows), self.batch, self.method.adapt_epochs, self.method.adapt_steps)
+        return draw(rows, steps, self.batch, seeds.stream("adapt", self.seed, client))
+
+    def ticks(self, sites: Sequence[Site]) -> int:
+        return max(len(self.plan(site.train, site.client)) for site in sites)
+
+
+def _embedded(sites: Sequence[Site]) -> Tensor:
+    """Embeddings of the whole dataset, filled in for the sites' training rows."""
+    return sites[0].observer.embed.pool(np.concatenate([site.train for site in sites]))
+
+
+def own_part(method: FedAvg, task: Task, server: Slots, memory: Slots, client: int) -> Params:
+    """What a client predicts with beside the shared model; told by names."""
+    whole = method.predictor(server, memory)
+    alone = method.shared(server) is None
+    own = split(whole, lambda name: alone or method.owns(task, name))[0]
+    for name, tensor in own.items():
+        if not tensor.isfinite().all():
+            raise UserError(
+                f"the model of client {client} diverged in its personal stage ({name} is not "
+                "finite): lower its learning rates"
+            )
+    return own
+
+
+def _ticking(steps: Iterable[Batch], tick: Callable[[], None]) -> Iterator[Batch]:
+    for step in steps:
+        yield step
+        tick()
+
+
+@dataclass(frozen=True)
+class FitRouter(Phase):
+    """Learns each client's router from its training rows, into the slot `router`."""
+
+    router: Router
+
+    name: ClassVar[str] = "route"
+    sums: ClassVar[bool] = False
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        observe, rows = site.observer, site.train
+        local, shared = observe.local(memory["own"], rows), observe.shared(rows)
+        labels = site.setup.labels(rows).cpu()
+        return Reply(memory | {"router": self.router.fit(local, shared, labels)})
+
+
+@dataclass(frozen=True)
+class Calibrate(Phase):
+    """Takes each client's rule from its calibration rows, into the slot `rule`."""
+
+    router: Router
+    settings: RoutingSettings
+
+    name: ClassVar[str] = "calibrate"
+    sums: ClassVar[bool] = False
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        rows = site.calibration
+        views = views_of(site, self.router, memory, rows)
+        try:
+            rule = calibrate(views, site.setup.labels(rows).cpu(), self.settings)
+        except UserError as error:
+            raise UserError(f"client {site.name} has {error}") from None
+        return Reply(memory | {"rule": to_state(rule)})
+
+
+def views_of(site: Site, router: Router, memory: Slots, rows: Array) -> Views:
+    """Both models' opinions of rows, and the router's score."""
+    local = site.observer.local(memory["own"], rows)
+    shared = site.observer.shared(rows)
+    return Views(local, shared, router.score(local, shared, memory.get("router", {})))

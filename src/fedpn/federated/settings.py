@@ -1,0 +1,37 @@
+"""The settings of federated work."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fedpn.core.bounds import AutoCount, Count, Natural, NonNegative, Share, SomeShare
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """A client's work in a round."""
+
+    steps: Annotated[Natural, "batches a round"] = 10
+    epochs: Annotated[Natural, "instead of steps, where set"] = 0
+    batch: Annotated[Count, "rows"] = 64
+    join: Annotated[SomeShare, "the share of clients in a round"] = 1.0
+
+
+@dataclass(frozen=True)
+class FaultSettings:
+    """What goes wrong in a simulated federation, and what is done about it."""
+
+    dropout: Annotated[Share, "the chance of a client to vanish in the middle of a round"] = 0.0
+    stragglers: Annotated[Share, "the chance of a client to do only some of its steps"] = 0.0
+    max_norm: Annotated[
+        NonNegative, "longer moves of the model are refused; 0: any length will do"
+    ] = 0.0
+    patience: Annotated[Count, "rounds in a row without a valid upload before the run ends"] = 3
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How the work is done on this machine: figures do not depend on it, and it may change."""
+
+    cohort: Annotated[AutoCount, 'clients stacked at once; 0 or "auto": by the model\'s size'] = 0
+    device: Annotated[str, "cpu, cuda, mps; auto: a GPU where there is one"] = "auto"
+    threads: Annotated[AutoCount, 'of PyTorch; 0 or "auto": its own choice'] = 0

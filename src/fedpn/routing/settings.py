@@ -1,0 +1,23 @@
+"""The settings of routing."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fedpn.core.bounds import Share, SomeShare
+
+
+@dataclass(frozen=True)
+class RoutingSettings:
+    """When a client's model delegates and when it abstains."""
+
+    router: Annotated[
+        str,
+        "by which score a client delegates: auto (log_density for posterior networks, none for "
+        "others), none, dirichlet_entropy, mutual_information, msp, energy, softmax_entropy, "
+        "gaussian, foreign, …, or file.py:Class of your own",
+    ] = "auto"
+    rule: Annotated[str, "how thresholds are taken and decisions made"] = "quantiles"
+    outliers: Annotated[SomeShare, "the share of rows like its own that a client delegates"] = 0.1
+    abstain: Annotated[SomeShare, "the share of those that nobody answers"] = 0.05
+    covariance: Annotated[Literal["full", "diagonal"], "of the router `gaussian`"] = "full"
+    shrinkage: Annotated[Share, "of its covariances towards that of all classes"] = 0.1
