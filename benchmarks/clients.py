@@ -31,23 +31,35 @@ def measure(clients: int, rounds: int, algorithm: str) -> dict[str, float]:
 
     from fedpn.algorithms import ALGORITHMS
     from fedpn.core.task import Data
+    from fedpn.data.dataset import Dataset
+    from fedpn.data.federation import Federation
     from fedpn.data.partition import iid
-    from fedpn.federated.simulator import Engine, begin
+    from fedpn.federated.checkpoint import State
+    from fedpn.federated.listener import Listener
+    from fedpn.federated.settings import TrainSettings
+    from fedpn.federated.simulator import Simulator
+    from fedpn.federated.site import Network, Setup
+    from fedpn.federated.training import Train
     from fedpn.nn.blueprint import Blueprint, build_model
     from fedpn.nn.posterior import parameters
-    from fedpn.federated.settings import TrainSettings
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    images = torch.from_numpy(rng.integers(0, 256, (ROWS, 1, 28, 28), np.uint8))
-    labels = torch.from_numpy(rng.integers(0, 10, ROWS))
-    rows = tuple(iid(labels.numpy(), clients, 0))
+    images = rng.integers(0, 256, (ROWS, 1, 28, 28), np.uint8)
+    labels = rng.integers(0, 10, ROWS)
+    rows, nobody = tuple(iid(labels, clients, 0)), (np.arange(0),) * clients
     blueprint = Blueprint(
         "classifier", (1, 28, 28), 10, "lenet5", 16, "radial", 30, [127.5], [74.0]
     )
     model, method = build_model(blueprint, 0), ALGORITHMS[algorithm]()
     join = min(1.0, 100 / clients)
-    work = TrainSettings(steps=2, batch=16, join=join, cohort=20)
+    work = TrainSettings(steps=2, batch=16, join=join)
+    setup = Setup(
+        Dataset("noise", images, labels, tuple("0123456789")),
+        Federation(labels, rows, nobody, nobody, 0),
+        Data(torch.from_numpy(images), torch.from_numpy(labels)),
+        Network(blueprint, model, parameters(model.network)),
+    )
     peak, done = [0], threading.Event()
 
     def watch() -> None:
@@ -56,18 +68,18 @@ def measure(clients: int, rounds: int, algorithm: str) -> dict[str, float]:
             time.sleep(0.005)
 
     with tempfile.TemporaryDirectory() as folder:
-        state = begin(
-            method,
-            model.task,
-            parameters(model.network),
-            [labels[torch.from_numpy(r)] for r in rows],
-            Path(folder) / "memories.bin",
-        )
-        engine = Engine(method, model.task, Data(images, labels), rows, 0, work)
+        path = Path(folder) / "memories.bin"
+        simulator = Simulator(setup, method, 0, cohort=20, path=path)
+        phase = Train(method, work, 0, rounds)
+        state = State(method.init(model.task, setup.fresh))
         threading.Thread(target=watch, daemon=True).start()
         began = time.process_time()
-        for state, _ in engine.rounds(state, rounds):  # noqa: B020
-            state.memories.save()
+        for round_ in range(rounds):
+            joined = phase.joining(clients, round_)
+            heard = simulator.gather(phase, state, joined, Listener())
+            assert heard.total is not None
+            state = State(phase.server(state.server, heard.total), round_ + 1)
+            simulator.keep()
         seconds = (time.process_time() - began) / rounds
         done.set()
     return {"joined": round(join * clients), "seconds": seconds, "megabytes": peak[0] / 1024}

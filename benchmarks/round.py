@@ -32,11 +32,17 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from fedpn.algorithms import ALGORITHMS
 from fedpn.core.task import Data
-from fedpn.federated.simulator import Engine, begin
+from fedpn.data.dataset import Dataset
+from fedpn.data.federation import Federation
+from fedpn.federated.checkpoint import State
+from fedpn.federated.listener import Listener
+from fedpn.federated.settings import TrainSettings
+from fedpn.federated.simulator import Simulator
+from fedpn.federated.site import Network, Setup
+from fedpn.federated.training import Train
 from fedpn.nn import kernels
 from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.posterior import parameters
-from fedpn.federated.settings import TrainSettings
 
 CLIENTS, STEPS, BATCH, CLASSES, DIM, LAYERS, ROWS = 20, 10, 64, 10, 16, 30, 700
 MEAN, STD = 127.5, 74.0
@@ -60,12 +66,21 @@ def ours(name: str, data: Data, rows: list[np.ndarray]) -> Callable[[], None]:
         kind, (1, 28, 28), CLASSES, "lenet5", DIM, "radial", LAYERS, [MEAN], [STD]
     )
     model = build_model(blueprint, 0, method.loss_options())
-    work = TrainSettings(steps=STEPS, batch=BATCH)
-    engine = Engine(method, model.task, data, tuple(rows), 0, work)
-    state = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
+    x, y, nobody = data.x.numpy(), data.y.numpy(), (np.arange(0),) * CLIENTS
+    setup = Setup(
+        Dataset("noise", x, y, tuple(map(str, range(CLASSES)))),
+        Federation(y, tuple(rows), nobody, nobody, 0),
+        data,
+        Network(blueprint, model, parameters(model.network)),
+    )
+    simulator = Simulator(setup, method, 0)
+    phase = Train(method, TrainSettings(steps=STEPS, batch=BATCH), 0)
+    state, everybody = State(method.init(model.task, setup.fresh)), np.arange(CLIENTS)
 
     def play() -> None:
-        next(engine.rounds(state, state.round + 1))
+        heard = simulator.gather(phase, state, everybody, Listener())
+        assert heard.total is not None
+        phase.server(state.server, heard.total)
 
     return play
 

@@ -1,16 +1,28 @@
 """Small federations in float64, for comparing engines, cohorts and oracles."""
 
+from dataclasses import dataclass, field, replace
+
 import numpy as np
 import torch
 
 from fedpn.core.task import Data
-from fedpn.federated.simulator import Engine, begin
+from fedpn.core.trees import Slots
+from fedpn.data.dataset import Dataset
+from fedpn.data.federation import Federation
+from fedpn.federated.checkpoint import Journal, State
+from fedpn.federated.conductor import conduct
+from fedpn.federated.listener import Listener
+from fedpn.federated.memories import Memories
+from fedpn.federated.settings import FaultSettings, TrainSettings
+from fedpn.federated.simulator import Simulator
+from fedpn.federated.site import Network, Setup
+from fedpn.federated.training import Train
 from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.posterior import parameters
 from fedpn.nn.task import make_model
-from fedpn.federated.settings import TrainSettings
 
 SIZES = (40, 9, 25, 5, 17)  # unequal, and less than a batch
+HELD = 4  # rows of each client that it does not train on: half to calibrate, half to test
 
 
 def setting(kind, norm=False, classes=4):
@@ -23,17 +35,70 @@ def setting(kind, norm=False, classes=4):
     )
     drawn = build_model(b, 0, {"name": "repaired", "gamma": 0.05})
     model = make_model(drawn.network.double(), drawn.loss)
-    count = sum(SIZES)
+    trained, count = sum(SIZES), sum(SIZES) + HELD * len(SIZES)
     data = Data(torch.randn(count, *shape).double(), torch.randint(0, classes, (count,)))
-    rows = tuple(np.split(np.arange(count), np.cumsum(SIZES)[:-1]))
-    return model, data, rows
+    rows = tuple(np.split(np.arange(trained), np.cumsum(SIZES)[:-1]))
+    held = np.arange(trained, count).reshape(len(SIZES), 2, HELD // 2)
+    x, y = data.x.numpy(), data.y.numpy()
+    federation = Federation(y, rows, tuple(held[:, 0]), tuple(held[:, 1]), 0)
+    dataset = Dataset("toy", x, y, tuple(map(str, range(classes))))
+    return Setup(dataset, federation, data, Network(b, model, parameters(model.network)))
 
 
-def play(algorithm, model, data, rows, *more, count=3, path=None, **options):
-    """Plays some rounds and returns the last state."""
-    params = parameters(model.network)
-    state = begin(algorithm, model.task, params, [data.y[r] for r in rows], path)
-    config = TrainSettings(**({"batch": 8, "steps": 0, "epochs": 1} | options))
-    engine = Engine(algorithm, model.task, data, rows, 0, config, *more)
-    *_, (last, _) = engine.rounds(state, count)
-    return last
+def with_inputs(setup, x):
+    """The same federation, the rows of which look otherwise."""
+    return replace(setup, data=setup.data._replace(x=x))
+
+
+def work_of(**options):
+    return TrainSettings(**({"batch": 8, "steps": 0, "epochs": 1} | options))
+
+
+@dataclass
+class Kept(Journal):
+    """A journal in memory: every line, every state."""
+
+    lines: list[dict] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+
+    def write(self, line):
+        self.lines.append(line)
+        super().write(line)
+
+    def save(self, state, kept, about):
+        self.states.append(state)
+        super().save(state, kept, about)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A federation after its rounds."""
+
+    server: Slots
+    simulator: Simulator
+    lines: list[dict]
+
+    @property
+    def memories(self) -> Memories:
+        return self.simulator.memories
+
+
+def play(
+    method,
+    setup,
+    faults=None,
+    aggregation=None,
+    count=3,
+    path=None,
+    cohort=0,
+    journal=None,
+    listener=None,
+    **options,
+):
+    """Plays some rounds."""
+    faults, journal = faults or FaultSettings(), journal or Kept(None, every=1)
+    simulator = Simulator(setup, method, 0, faults, aggregation, cohort, path)
+    phase = Train(method, work_of(**options), 0, count, faults.stragglers)
+    first = method.init(setup.model.task, setup.fresh)
+    found = conduct([phase], simulator, first, journal, listener or Listener(), faults.patience)
+    return Played(found.server, simulator, journal.lines)

@@ -3,13 +3,12 @@
 import copy
 from dataclasses import fields, replace
 
-import numpy as np
 import pytest
 import torch
 
 from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.apfl import APFL
-from fedpn.algorithms.base import FedAvg, batches, train
+from fedpn.algorithms.base import FedAvg, batches
 from fedpn.algorithms.ditto import Ditto
 from fedpn.algorithms.fedavgm import FedAvgM
 from fedpn.algorithms.fedbabu import FedBABU
@@ -25,13 +24,16 @@ from fedpn.algorithms.pfedme import PFedMe
 from fedpn.algorithms.scaffold import Scaffold
 from fedpn.core.errors import UserError
 from fedpn.core.trees import flatten, public
-from fedpn.federated import rounds
-from fedpn.federated.personalise import Embedder, adapt, population
-from fedpn.federated.simulator import begin, plan_round, sample
+from fedpn.data.batches import stack_plans
+from fedpn.federated.checkpoint import State
+from fedpn.federated.listener import Listener
+from fedpn.federated.personal import Adapt
+from fedpn.federated.simulator import Simulator
+from fedpn.federated.site import Site
+from fedpn.federated.training import Train, sample
 from fedpn.nn.posterior import parameters
-from fedpn.federated.settings import TrainSettings
 from oracles import ORACLES, Outcome, Setting
-from settings import SIZES, play, setting
+from settings import SIZES, Kept, play, setting, work_of
 
 # Large rates: a mistake shall show after three rounds.
 EXTRA = {
@@ -59,26 +61,21 @@ def make(name, **options):
     return ALGORITHMS[name](**({"lr": 0.05} | EXTRA.get(name, {}) | options))
 
 
-def outcome(method, model, data, rows, join=1.0, cohort=5, batch=8):
+def outcome(method, setup, join=1.0, cohort=5, batch=8):
     """Rounds and the personal stage, as the pipeline plays them."""
-    state = play(method, model, data, rows, join=join, cohort=cohort, batch=batch)
-    fresh = parameters(model.network)
-    embed = Embedder(model, data.x, state.server["model"])
-    memories = adapt(
-        method, model, data, rows, state.server, state.memories, fresh, embed, batch, 0, cohort
-    )
-    people = population(method, state.server, memories)
-    return Outcome(people.shared, [people.predictor(c) for c in range(len(rows))])
+    played = play(method, setup, join=join, cohort=cohort, batch=batch)
+    played.simulator.visit([Adapt(method, batch, 0)], played.server, Listener())
+    shared, members = method.shared(played.server), played.simulator.members
+    assert all(members[c].keys() == {"own"} for c in range(len(SIZES)))
+    return Outcome(shared, [(shared or {}) | members[c]["own"] for c in range(len(SIZES))])
 
 
-def reference(name, method, model, data, rows, join=1.0, batch=8):
+def reference(name, method, setup, join=1.0, batch=8):
     """The same by the oracle, on the same first weights and batches."""
-    from fedpn.federated.personalise import _plans
-
-    config = TrainSettings(batch=batch, steps=0, epochs=1, join=join)
+    model, data, rows = setup.model, setup.data, setup.federation.train
+    phase, personal = Train(method, work_of(batch=batch, join=join), 0), Adapt(method, batch, 0)
     plans = [
-        [plan_round(rows, np.array([c]), config, 0, r).rows[0] for c in range(len(rows))]
-        for r in range(3)
+        [torch.from_numpy(phase.plan(mine, c, r)) for c, mine in enumerate(rows)] for r in range(3)
     ]
     joined = [sample(len(rows), join, 0, r).tolist() for r in range(3)]
     s = Setting(
@@ -89,7 +86,7 @@ def reference(name, method, model, data, rows, join=1.0, batch=8):
         rows=list(rows),
         plans=plans,
         joined=joined,
-        adapt_plans=[torch.from_numpy(p) for p in _plans(method, rows, batch, 0)],
+        adapt_plans=[torch.from_numpy(personal.plan(mine, c)) for c, mine in enumerate(rows)],
         head=model.task.head_names,
         norm=model.task.norm_names,
     )
@@ -148,8 +145,8 @@ def distance(ours, theirs):
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_agrees_with_an_independent_oracle(name, options, join):
     method, federation = make(name, **options), setting_of(name)
-    ours = outcome(method, *federation, join=join)
-    theirs = reference(name, method, *federation, join=join)
+    ours = outcome(method, federation, join=join)
+    theirs = reference(name, method, federation, join=join)
     assert distance(ours, theirs) < 1e-9
 
 
@@ -158,14 +155,14 @@ def test_agrees_on_batch_normalisation(name):
     """Statistics are entries like any other; the oracle of APFL is for models without."""
     whole = {"mix": 1.0} if name == "pfedme" else {}  # its oracle never blends statistics
     method, federation = make(name, **whole), setting_of(name, norm=True)
-    ours, theirs = outcome(method, *federation), reference(name, method, *federation)
+    ours, theirs = outcome(method, federation), reference(name, method, federation)
     assert distance(ours, theirs) < 1e-9
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_cohort_of_one_equals_a_cohort_of_many(name):
     method, federation = make(name), setting_of(name)
-    one, two, many = (outcome(method, *federation, cohort=c) for c in (1, 2, 5))
+    one, two, many = (outcome(method, federation, cohort=c) for c in (1, 2, 5))
     assert distance(one, many) < 1e-10
     assert distance(two, many) < 1e-10
 
@@ -173,36 +170,34 @@ def test_a_cohort_of_one_equals_a_cohort_of_many(name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("state", ["average", "keep", "reset"])
 def test_what_is_personal_is_never_uploaded(name, state):
-    model, data, rows = setting_of(name)
-    method = make(name, optimizer_state=state)
-    task, params = model.task, parameters(model.network)
-    first = begin(method, task, params, [data.y[r] for r in rows])
-    plan = plan_round(rows, np.array([0]), TrainSettings(batch=8, steps=2), 0, 0)
-    one = type(plan)(*(t[0] for t in plan))
-    upload, memory, _ = train(method, task, data, public(first.server), first.memories[0], one)
+    setup, method = setting_of(name), make(name, optimizer_state=state)
+    task, fresh = setup.model.task, setup.fresh
+    server, memories = method.init(task, fresh), Simulator(setup, method, 0).memories
+    phase = Train(method, work_of(steps=2, epochs=0), 0)
+    reply = phase.client(Site(0, setup), public(server), memories[0])
+    upload, memory = reply.statistics, reply.memory
     for name_ in flatten(upload):
         entry = name_.rsplit("/", 1)[-1]
         assert not method.personal(task, entry), f"{name_} left its client"
-    own = {n for n in params if method.personal(task, n)}
+    own = {n for n in fresh if method.personal(task, n)}
     assert own <= memory["model"].keys()
     assert "own" not in upload
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_state_survives_save_and_load(name, tmp_path):
-    method, (model, data, rows) = make(name), setting_of(name)
+    method, setup = make(name), setting_of(name)
     path = tmp_path / "memories.bin"
-    state = play(method, model, data, rows, count=2, path=path)
-    rounds.save_state(tmp_path, state)
-    labels = [data.y[r] for r in rows]
-    first = begin(method, model.task, parameters(model.network), labels, path)
-    found = rounds.load_state(tmp_path, first)
-    assert found.round == 2
-    memories = [(state.memories[c], found.memories[c]) for c in range(len(rows))]
-    for a, b in [(state.server, found.server), *memories]:
+    played = play(method, setup, count=2, path=path, journal=Kept(tmp_path))
+    again = Simulator(setup, method, 0, path=path)
+    found = Kept(tmp_path).load(State({}), again.restore)
+    assert (found.round, found.counted) == (2, True)
+    assert list(found.server) == list(played.server)
+    memories = [(played.memories[c], again.memories[c]) for c in range(len(SIZES))]
+    for a, b in [(played.server, found.server), *memories]:
         assert a.keys() == b.keys()
         a, b = flatten(a), flatten(b)
-        assert a.keys() == b.keys()
+        assert list(a) == list(b), "sums over entries depend on their order"
         assert all(torch.equal(a[n], b[n]) for n in a)
 
 
@@ -312,13 +307,13 @@ def test_a_deliberate_mistake_is_noticed(name):
     """One mutation per algorithm, of the kind that other collections have shipped."""
     method, federation = make(name), setting_of(name)
     wrong = MISTAKES[name](**{f.name: getattr(method, f.name) for f in fields(method)})
-    theirs = reference(name, method, *federation)
-    assert distance(outcome(wrong, *federation), theirs) > 1e-6
+    theirs = reference(name, method, federation)
+    assert distance(outcome(wrong, federation), theirs) > 1e-6
 
 
 def test_fedbn_without_normalisation_says_what_to_do():
     with pytest.raises(UserError, match=r"model\.norm=batch"):
-        play(make("fedbn"), *setting("classifier"))
+        play(make("fedbn"), setting("classifier"))
 
 
 def test_scaffold_refuses_momentum():
@@ -327,9 +322,12 @@ def test_scaffold_refuses_momentum():
 
 
 def test_batches_gather_the_planned_rows():
-    _, data, rows = setting("classifier")
-    plan = plan_round(rows, np.array([1]), TrainSettings(batch=8, steps=2), 0, 0)
+    setup = setting("classifier")
+    data, rows = setup.data, setup.federation.train
+    drawn = Train(FedAvg(), work_of(steps=2, epochs=0), 0).plan(rows[1], 1, 0)
+    plan = stack_plans([drawn])
     found = list(batches(data, type(plan)(*(t[0] for t in plan))))
-    assert [b.y.tolist() for b in found] == data.y[plan.rows[0]].tolist()
+    assert len(found) == 2
+    assert [b.y.tolist() for b in found] == data.y[torch.from_numpy(drawn)].tolist()
     assert all(bool(b.active) for b in found)
     assert len(rows[1]) == SIZES[1]

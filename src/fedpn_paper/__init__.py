@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fedpn.core.errors import UserError
 
 if TYPE_CHECKING:
-    from fedpn.federated.rounds import Company
+    from fedpn.federated.listener import Listener
     from fedpn_paper.figure import Experiment, Settings
 
 # Loaded on first use: the command line lists them without PyTorch.
@@ -44,7 +44,7 @@ def is_kept(path: Path, asked: dict[str, Any]) -> bool:
 
 
 def play(
-    name: str, out: Path, settings: "Settings", company: "Company | None" = None
+    name: str, out: Path, settings: "Settings", listener: "Listener | None" = None
 ) -> dict[str, Any]:
     """Runs an experiment into `out`: result.json, figure.svg, figure.png; returns the result.
 
@@ -52,7 +52,7 @@ def play(
     settings is refused.
     """
     from fedpn.core import store
-    from fedpn.federated import rounds
+    from fedpn.federated.listener import Listener
     from fedpn_paper import figure
 
     experiment, asked = find(name), settings.told()
@@ -60,7 +60,7 @@ def play(
     if kept.exists() and is_kept(kept, asked):
         return dict(store.read_json(kept))
     store.make_folder(out)
-    found = figure.tidy(experiment.run(out, settings, company or rounds.Company()))
+    found = figure.tidy(experiment.run(out, settings, listener or Listener()))
     return present(name, out, {"settings": asked} | found)
 
 

@@ -1,22 +1,23 @@
 """A cell of the paper's tables: dataset × algorithm × variant × seed -> a run directory."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedpn.federated.rounds import Company
-
+from fedpn.algorithms import find_algorithm
 from fedpn.core import store
 from fedpn.core.settings import leaves
+from fedpn.federated.checkpoint import HISTORY, STATE
+from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, preset, resolve, to_tree
 
 Tree = dict[str, Any]
-STATE = ("state.safetensors", "memories.bin", "history.jsonl")  # where the rounds ended
-FEW = "-few"  # ends the name of a set that was cut down for a quick look
+ROUNDS = (STATE, "memories.bin", HISTORY)  # where the rounds ended
+SUBSET = "-subset"  # ends the name of a set that was cut down for a quick look
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,15 @@ class Variant:
     trained: bool = True  # whether it has rounds of its own; else it goes on from the plain cell
 
 
-def _switched(score: str, outliers: float) -> Tree:
-    return {"routing": {"score": score, "outliers": outliers}}
+def _switched(router: str, outliers: float) -> Tree:
+    return {"routing": {"router": router, "outliers": outliers}}
 
 
 BATCH_NORM: Tree = {"model": {"norm": "batch"}}
 RESNET: Tree = {"model": {"encoder": "resnet18"}, "rounds": 30}
 RESET: Tree = {"method": {"optimizer_state": "reset"}}
 GAUSSIAN: Tree = {"routing": {"router": "gaussian"}}
-DENSITY, ENTROPY = _switched("log_density", 0.1), _switched("entropy", 0.2)
+DENSITY, ENTROPY = _switched("log_density", 0.1), _switched("dirichlet_entropy", 0.2)
 VARIANTS = {
     "": Variant("", {}),
     "norm": Variant("with BatchNorm", BATCH_NORM),
@@ -57,8 +58,8 @@ class Cell:
     algorithm: str = "fedpn"
     variant: str = ""
     seed: int = 0
-    rounds: int | None = None  # instead of the budget's
-    changes: Tree = field(default_factory=dict, hash=False)  # laid over the budget
+    rounds: int | None = None  # instead of the preset's
+    changes: Tree = field(default_factory=dict, hash=False)  # laid over the preset
 
     @property
     def set_name(self) -> str:
@@ -76,16 +77,16 @@ class Cell:
     @property
     def plain(self) -> "Cell":
         """The cell without its variant."""
-        return Cell(self.dataset, self.algorithm, "", self.seed, self.rounds, self.changes)
+        return replace(self, variant="")
 
     def place(self, out: Path) -> Path:
         return out / "runs" / self.name
 
     def config(self) -> Config:
-        """The dataset's budget, what the algorithm needs, the variant, and what was asked for."""
+        """The set's preset, what the algorithm needs, the variant, and what was asked for."""
         who = {"dataset": self.dataset, "algorithm": self.algorithm, "seed": self.seed}
         layers = [
-            preset(self.set_name.removesuffix(FEW)),
+            preset(self.set_name.removesuffix(SUBSET), find_algorithm(self.algorithm)),
             OWN.get(self.algorithm, {}),
             VARIANTS[self.variant].settings,
             self.changes,
@@ -96,14 +97,24 @@ class Cell:
         return resolve(layers)
 
     def settings(self) -> Tree:
-        """What differs from the defaults, as flat keys."""
-        usual = dict(leaves(to_tree(resolve([{"algorithm": self.algorithm, "dataset": ""}]))))
-        mine = dict(leaves(to_tree(self.config())))
+        """What differs from the defaults, as flat keys; the router is that in use."""
+        usual = _flat(without_preset(self.dataset, [{"algorithm": self.algorithm}]))
+        mine = _flat(self.config())
         given = ("dataset", "algorithm", "seed")
         return {k: v for k, v in mine.items() if k not in given and usual.get(k) != v}
 
 
-def ensure(cell: Cell, out: Path, company: Company | None = None) -> Path:
+def _flat(config: Config) -> Tree:
+    """Settings as flat keys, the router by its name though it may have come by itself."""
+    return dict(leaves(to_tree(config))) | {"routing.router": config.router or "none"}
+
+
+def without_preset(dataset: str, layers: Sequence[Tree]) -> Config:
+    """Settings laid over the defaults alone, which are the paper's own, whatever suits a set."""
+    return replace(resolve([*layers, {"dataset": ""}]), dataset=dataset)
+
+
+def ensure(cell: Cell, out: Path, listener: Listener | None = None) -> Path:
     """Returns the cell's finished run directory below `out`, running what is missing of it.
 
     A finished run is kept and a half one goes on. A run with other settings is refused, except
@@ -120,9 +131,9 @@ def ensure(cell: Cell, out: Path, company: Company | None = None) -> Path:
         elif path.exists():
             shutil.rmtree(path)  # without settings it holds nothing that could go on
         if not begun and not VARIANTS[cell.variant].trained:
-            _branch(ensure(cell.plain, out, company), path, config)
+            _branch(ensure(cell.plain, out, listener), path, config)
             begun = True
-        pipeline.run(config, path, begun, company)
+        pipeline.run(config, path, begun, listener)
     return path
 
 
@@ -147,7 +158,7 @@ def is_finished(path: Path, rounds: int) -> bool:
 def _branch(trained: Path, path: Path, config: Config) -> None:
     """Begins a run where the rounds of another ended."""
     path.mkdir(parents=True)
-    for name in STATE:
+    for name in ROUNDS:
         if (trained / name).exists():
             shutil.copyfile(trained / name, path / name)
     store.write_toml(path / "config.toml", to_tree(config))

@@ -7,8 +7,8 @@ from fedpn_paper import figure_claims
 from fedpn_paper.figure import typeset
 from fedpn_paper.grid import COLUMNS, PAPER_SETS, RESNET_METHODS, is_small
 from fedpn_paper.published import benchmark
+from fedpn_paper.results import Duel, Results, stat
 from fedpn_paper.tables import set_title
-from fedpn_paper.tally import Duel, Tally, stat
 from fedpn_paper.verdict import SMALL, Verdict, share
 
 Tree = dict[str, Any]
@@ -19,19 +19,19 @@ SEPARATES = 0.9  # AUROC
 OTHERS = [name for name in COLUMNS if name != "fedpn"]
 
 
-def verdicts(tally: Tally, figures: dict[str, Tree]) -> list[Verdict]:
+def verdicts(results: Results, figures: dict[str, Tree]) -> list[Verdict]:
     """All claims, in the order of the paper."""
-    small = SMALL if any(map(is_small, tally.records)) else ""
-    of_tables = [judge(tally) for judge in TABLE_CLAIMS]
+    small = SMALL if any(map(is_small, results.records)) else ""
+    of_tables = [judge(results) for judge in TABLE_CLAIMS]
     of_figures = [figure_claims.judge(name, figures.get(name)) for name in figure_claims.CLAIMS]
     found = [v._replace(why=small + v.why) for v in of_tables] + of_figures
     return [v._replace(why=typeset(v.why)) for v in found]
 
 
-def _sets(tally: Tally, *algorithms: str) -> list[str]:
+def _sets(results: Results, *algorithms: str) -> list[str]:
     """The paper's sets on which all of these were run."""
-    there = [d for d in PAPER_SETS if all(tally.of(d, a) for a in algorithms)]
-    return there or [d for d in tally.sets() if all(tally.of(d, a) for a in algorithms)]
+    there = [d for d in PAPER_SETS if all(results.of(d, a) for a in algorithms)]
+    return there or [d for d in results.sets() if all(results.of(d, a) for a in algorithms)]
 
 
 def _list(parts: Iterable[str]) -> str:
@@ -39,33 +39,33 @@ def _list(parts: Iterable[str]) -> str:
 
 
 def _toughest(
-    tally: Tally, dataset: str, split: str, others: Collection[str], who: str = ""
+    results: Results, dataset: str, split: str, others: Collection[str], who: str = ""
 ) -> Duel | None:
     """FedPN beside the method that it leads the least."""
-    duels = [tally.duel(dataset, other, split, who) for other in others]
+    duels = [results.duel(dataset, other, split, who) for other in others]
     return min((d for d in duels if d), key=lambda duel: duel.lead.mean, default=None)
 
 
-def best_on_mix(tally: Tally) -> Verdict:
+def best_on_mix(results: Results) -> Verdict:
     claim = "On Mix FedPN is the winner by a large margin (Table 2)."
     lines, without, count = [], [], 0
-    for dataset in _sets(tally, "fedpn"):
-        duel = _toughest(tally, dataset, "mix", OTHERS)
-        alone = duel and tally.accuracy(dataset, "fedpn", "mix", who="global", seeds=duel.seeds)
+    for dataset in _sets(results, "fedpn"):
+        duel = _toughest(results, dataset, "mix", OTHERS)
+        alone = duel and results.accuracy(dataset, "fedpn", "mix", who="global", seeds=duel.seeds)
         if duel is None or alone is None:
             continue
         count += 1
         line = (
-            f"{set_title(dataset, tally)} {duel.ours} (its global model alone {alone}) against "
-            f"{duel.theirs} of {COLUMNS[duel.other]}{_fewer_rounds(tally, dataset, duel)}"
+            f"{set_title(dataset, results)} {duel.ours} (its global model alone {alone}) against "
+            f"{duel.theirs} of {COLUMNS[duel.other]}{_fewer_rounds(results, dataset, duel)}"
         )
-        normed = tally.accuracy(dataset, "fedavg", "mix", "norm", seeds=duel.seeds)
+        normed = results.accuracy(dataset, "fedavg", "mix", "norm", seeds=duel.seeds)
         if normed and normed.mean > duel.theirs.mean:
             line += f" and {normed} of FedAvg with BatchNorm"
         if duel.lead.mean > 0:
             without.append(100 * (alone.mean - duel.theirs.mean) / duel.lead.mean)
         else:
-            line += f": {_reason(tally, dataset, duel)}"
+            line += f": {_reason(results, dataset, duel)}"
         lines.append(line)
     why = f"Best on {len(without)} of {count}, each against its toughest rival: {_list(lines)}."
     if without:
@@ -74,38 +74,38 @@ def best_on_mix(tally: Tally) -> Verdict:
             f"{max(without):.0f} % of the lead. Budgets were chosen by FedPN's Mix alone, which "
             "may favour it."
         )
-    return Verdict(claim, share(len(without), count), why + _with_resnet(tally))
+    return Verdict(claim, share(len(without), count), why + _with_resnet(results))
 
 
-def _with_resnet(tally: Tally) -> str:
+def _with_resnet(results: Results) -> str:
     """The same with the encoder that the paper names, where it was run."""
     lines = []
-    for dataset in tally.sets():
+    for dataset in results.sets():
         ours, theirs = (
-            tally.accuracy(dataset, algorithm, "mix", "resnet18") for algorithm in RESNET_METHODS
+            results.accuracy(dataset, algorithm, "mix", "resnet18") for algorithm in RESNET_METHODS
         )
         if ours and theirs:
-            lines.append(f"{set_title(dataset, tally)} {ours} against {theirs} of FedAvg")
+            lines.append(f"{set_title(dataset, results)} {ours} against {theirs} of FedAvg")
     return f" With ResNet-18, after 30 rounds, seed 0: {_list(lines)}." if lines else ""
 
 
-def _fewer_rounds(tally: Tally, dataset: str, duel: Duel) -> str:
+def _fewer_rounds(results: Results, dataset: str, duel: Duel) -> str:
     """Says so where a rival had less training."""
     ours, theirs = (
-        min(r["rounds"] for r in tally.of(dataset, a) if r["seed"] in duel.seeds)
+        min(r["rounds"] for r in results.of(dataset, a) if r["seed"] in duel.seeds)
         for a in ("fedpn", duel.other)
     )
     return f", which had {theirs} rounds of {ours}" if theirs < ours else ""
 
 
-def _reason(tally: Tally, dataset: str, duel: Duel) -> str:
+def _reason(results: Results, dataset: str, duel: Duel) -> str:
     """Looks for why another method is above FedPN."""
     parts = [] if len(duel.seeds) > 1 else ["one seed, which is no proof"]
-    reset = tally.accuracy(dataset, "fedavg", "mix", "reset", seeds=duel.seeds)
+    reset = results.accuracy(dataset, "fedavg", "mix", "reset", seeds=duel.seeds)
     if duel.other == "fedavg" and reset:
         parts.append(f"FedAvg has {reset} with its momentum reset each round, FedPN was not run so")
     own = {
-        who: tally.accuracy(dataset, "fedpn", "ind", who=who, seeds=duel.seeds)
+        who: results.accuracy(dataset, "fedpn", "ind", who=who, seeds=duel.seeds)
         for who in ("local", "global", "switch")
     }
     if all(own.values()):
@@ -116,33 +116,33 @@ def _reason(tally: Tally, dataset: str, duel: Duel) -> str:
     return ", ".join(parts)
 
 
-def best_on_ood(tally: Tally) -> Verdict:
+def best_on_ood(results: Results) -> Verdict:
     claim = "On OOD FedPN is superior (appendix B.3, Table 6)."
     lines, good, count = [], 0, 0
-    for dataset in _sets(tally, "fedpn"):
-        duel = _toughest(tally, dataset, "ood", OTHERS)
+    for dataset in _sets(results, "fedpn"):
+        duel = _toughest(results, dataset, "ood", OTHERS)
         if duel is None:
             continue
         count, good = count + 1, good + (duel.lead.mean > 0)
         against = f"{duel.theirs} of {COLUMNS[duel.other]}"
-        lines.append(f"{set_title(dataset, tally)} {duel.ours} against {against}")
+        lines.append(f"{set_title(dataset, results)} {duel.ours} against {against}")
     why = f"Best on {good} of {count}, each against its toughest rival: {_list(lines)}."
     return Verdict(claim, share(good, count), why)
 
 
-def switch_beats_both(tally: Tally) -> Verdict:
+def switch_beats_both(results: Results) -> Verdict:
     claim = "Switching beats both the local and the global model used alone (conclusion)."
-    sets = _sets(tally, "fedpn")
+    sets = _sets(results, "fedpn")
     lines, plain, clear, above = [], [], 0, 0
     for dataset in sets:
-        lead = stat([_lead(record["accuracy"]) for record in tally.of(dataset, "fedpn")])
-        gap = tally.routing(dataset, "gap_closed")
+        lead = stat([_lead(record["accuracy"]) for record in results.of(dataset, "fedpn")])
+        gap = results.routing(dataset, "gap_closed")
         clear, above = clear + lead.is_clear, above + (lead.mean > 0.05)
         of_gap = "" if gap is None else f", {100 * gap.mean:.0f} % of the oracle's gain"
-        lines.append(f"{set_title(dataset, tally)} {lead.signed}{of_gap}")
+        lines.append(f"{set_title(dataset, results)} {lead.signed}{of_gap}")
         plain += [
-            f"{set_title(dataset, tally)} {stat([_lead(record['accuracy'])]).signed}"
-            for record in _papers_switch(tally, dataset)
+            f"{set_title(dataset, results)} {stat([_lead(record['accuracy'])]).signed}"
+            for record in _papers_switch(results, dataset)
         ]
     why = (
         f"On Mix, against the better of the two: above on {above} of {len(sets)} sets, and beyond "
@@ -152,9 +152,9 @@ def switch_beats_both(tally: Tally) -> Verdict:
         f"{_list(plain)}."
     )
     deep = [
-        f"{set_title(d, tally)} {stat([_lead(record['accuracy'])]).signed}"
+        f"{set_title(d, results)} {stat([_lead(record['accuracy'])]).signed}"
         for d in sets
-        for record in tally.of(d, "fedpn", "resnet18")
+        for record in results.of(d, "fedpn", "resnet18")
     ]
     if deep:
         why += f" With ResNet-18, after 30 rounds, seed 0: {_list(deep)}."
@@ -167,30 +167,30 @@ def _lead(accuracy: Tree) -> float:
     return mix["switch"] - max(mix["local"], mix["global"])
 
 
-def _papers_switch(tally: Tally, dataset: str) -> list[Tree]:
+def _papers_switch(results: Results, dataset: str) -> list[Tree]:
     """The record of seed 0 whose switch is by log density at 10 %."""
     for variant in ("density10", ""):
-        for record in tally.of(dataset, "fedpn", variant):
+        for record in results.of(dataset, "fedpn", variant):
             settings = record["settings"]
-            score = settings.get("routing.score", "log_density")
-            usual = score == "log_density" and settings.get("routing.outliers", 0.1) == 0.1
+            router = settings.get("routing.router", "log_density")
+            usual = router == "log_density" and settings.get("routing.outliers", 0.1) == 0.1
             if record["seed"] == 0 and usual:
                 return [record]
     return []
 
 
-def density_orders(tally: Tally) -> Verdict:
+def density_orders(results: Results) -> Verdict:
     claim = "The flow's density is high for known and low for unknown inputs."
     lines, good, count = [], 0, 0
-    for dataset in _sets(tally, "fedpn"):
-        plain = tally.of(dataset, "fedpn")[0]["routing"]["score"] == "log_density"
-        auroc = tally.routing(dataset, "auroc", variant="" if plain else "density10")
+    for dataset in _sets(results, "fedpn"):
+        plain = results.of(dataset, "fedpn")[0]["routing"]["score"] == "log_density"
+        auroc = results.routing(dataset, "auroc", variant="" if plain else "density10")
         if auroc is None:
             continue
         count += 1
         good += auroc.mean >= SEPARATES
         seeds = f"{auroc.seeds} seeds" if auroc.seeds > 1 else "1 seed"
-        lines.append(f"{set_title(dataset, tally)} {auroc.mean:.3f} ({seeds})")
+        lines.append(f"{set_title(dataset, results)} {auroc.mean:.3f} ({seeds})")
     why = (
         f"AUROC of the local log density, InD against OOD; {SEPARATES} or more on {good} of "
         f"{count}: {_list(lines)}."
@@ -198,27 +198,27 @@ def density_orders(tally: Tally) -> Verdict:
     return Verdict(claim, share(good, count), why)
 
 
-def switch_on_ind(tally: Tally) -> Verdict:
+def switch_on_ind(results: Results) -> Verdict:
     claim = "With its switch, FedPN's InD accuracy is comparable to its competitors' (Table 2)."
-    return _near_the_best(tally, claim, OTHERS, "", COMPARABLE)
+    return _near_the_best(results, claim, OTHERS, "", COMPARABLE)
 
 
-def local_on_par(tally: Tally) -> Verdict:
+def local_on_par(results: Results) -> Verdict:
     claim = "Where inputs are known to be InD, FedPN's local models are on par (Table 3)."
-    return _near_the_best(tally, claim, ["local", *OTHERS], "local", ON_PAR)
+    return _near_the_best(results, claim, ["local", *OTHERS], "local", ON_PAR)
 
 
 def _near_the_best(
-    tally: Tally, claim: str, others: Collection[str], who: str, slack: float
+    results: Results, claim: str, others: Collection[str], who: str, slack: float
 ) -> Verdict:
     lines, good, count = [], 0, 0
-    for dataset in _sets(tally, "fedpn"):
-        duel = _toughest(tally, dataset, "ind", others, who)
+    for dataset in _sets(results, "fedpn"):
+        duel = _toughest(results, dataset, "ind", others, who)
         if duel is None:
             continue
         count, good = count + 1, good + (duel.lead.mean >= -slack)
         best = f"{duel.theirs} of {COLUMNS.get(duel.other, 'Local')}"
-        lines.append(f"{set_title(dataset, tally)} {duel.ours} against {best}")
+        lines.append(f"{set_title(dataset, results)} {duel.ours} against {best}")
     why = (
         f"No more than {slack:g} points below its toughest rival on InD on {good} of {count}: "
         f"{_list(lines)}."
@@ -226,15 +226,15 @@ def _near_the_best(
     return Verdict(claim, share(good, count), why)
 
 
-def personal_heads_know_nothing_else(tally: Tally) -> Verdict:
+def personal_heads_know_nothing_else(results: Results) -> Verdict:
     claim = "FedRep has an OOD accuracy of 0.0 everywhere (Table 6)."
-    sets = _sets(tally, "fedrep", "fedper")
+    sets = _sets(results, "fedrep", "fedper")
     lines, good = [], 0
     for dataset in sets:
-        rep, per = (tally.accuracy(dataset, a, "ood") for a in ("fedrep", "fedper"))
+        rep, per = (results.accuracy(dataset, a, "ood") for a in ("fedrep", "fedper"))
         assert rep and per
         good += rep.mean < 0.05
-        lines.append(f"{set_title(dataset, tally)} {rep}, FedPer {per}")
+        lines.append(f"{set_title(dataset, results)} {rep}, FedPer {per}")
     why = (
         f"0.0 on {good} of {len(sets)}: {_list(lines)}. A head that has only seen its client's "
         "classes never names another; FedPer keeps its heads at home as well, and the paper's "
@@ -243,15 +243,15 @@ def personal_heads_know_nothing_else(tally: Tally) -> Verdict:
     return Verdict(claim, share(good, len(sets)), why)
 
 
-def reaches_the_figures(tally: Tally) -> Verdict:
+def reaches_the_figures(results: Results) -> Verdict:
     claim = "FedPN's accuracy on Mix is at least the paper's (Table 2)."
-    sets = [d for d in PAPER_SETS if tally.of(d, "fedpn")]
+    sets = [d for d in PAPER_SETS if results.of(d, "fedpn")]
     lines, good = [], 0
     for dataset in sets:
-        ours, paper = tally.accuracy(dataset, "fedpn", "mix"), benchmark(dataset, "fedpn", "mix")
+        ours, paper = results.accuracy(dataset, "fedpn", "mix"), benchmark(dataset, "fedpn", "mix")
         assert ours and paper is not None
         good += ours.mean >= paper - CLOSE
-        lines.append(f"{set_title(dataset, tally)} {ours}, the paper's {paper}")
+        lines.append(f"{set_title(dataset, results)} {ours}, the paper's {paper}")
     missing = [PAPER_SETS[d] for d in PAPER_SETS if d not in sets]
     why = f"No more than {CLOSE:g} point below on {good} of {len(sets)}: {_list(lines)}."
     if missing:
@@ -259,7 +259,7 @@ def reaches_the_figures(tally: Tally) -> Verdict:
     return Verdict(claim, share(good, len(sets)), why)
 
 
-TABLE_CLAIMS: tuple[Callable[[Tally], Verdict], ...] = (
+TABLE_CLAIMS: tuple[Callable[[Results], Verdict], ...] = (
     best_on_mix,
     best_on_ood,
     switch_beats_both,

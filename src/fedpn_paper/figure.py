@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
-from fedpn.federated.rounds import Company
+from fedpn.federated.listener import Listener
 from fedpn.reporting.plots import STYLE
 
 Result = dict[str, Any]
@@ -51,7 +51,7 @@ class Experiment(Protocol):
 
     TITLE: str  # the sentence that the figure shows
 
-    def run(self, out: Path, settings: Settings, company: Company) -> Result:
+    def run(self, out: Path, settings: Settings, listener: Listener) -> Result:
         """Computes; what takes long is kept below `out`, and goes on from there."""
 
     def draw(self, result: Result) -> Figure:

@@ -7,8 +7,8 @@ from typing import Any
 
 from fedpn.core.errors import UserError
 from fedpn.data.sources import datasets
-from fedpn_paper.cells import FEW, VARIANTS, Cell
-from fedpn_paper.few import few
+from fedpn_paper.cells import SUBSET, VARIANTS, Cell
+from fedpn_paper.subset import subset
 
 # Of the paper, by the names of the files that hold them.
 PAPER_SETS = {
@@ -70,8 +70,14 @@ def title_of(name: str) -> str:
 
 
 def is_small(record: dict[str, Any]) -> bool:
-    """Tells whether a record is of a quick look."""
-    return record["dataset"].endswith(FEW) or "clients" in record["settings"]
+    """Tells whether a record is of a quick look: some rows only, or fewer clients than usual."""
+    dataset = str(record["dataset"])
+    return dataset.endswith(SUBSET) or record["clients"] < Cell(dataset).config().clients
+
+
+def cell_of(record: dict[str, Any]) -> Cell:
+    """The cell that a record is of, as it is run where nothing else is asked for."""
+    return Cell(record["dataset"], record["algorithm"], record["variant"], record["seed"])
 
 
 def at_hand(name: str) -> bool:
@@ -87,37 +93,43 @@ def cells(wish: Wish, out: Path) -> list[Cell]:
             f"none of {', '.join(wish.sets)} is at hand; see `fedpn data list` and $FEDPN_DATA"
         )
     changes = QUICK if wish.quick else {}
-    listed = [Cell(*parts, rounds=wish.rounds, changes=changes) for parts in _order(sets, wish)]
-    return [_short(cell) for cell in listed if cell.algorithm in wish.algorithms]
+    listed = [
+        replace(cell, rounds=wish.rounds, changes=changes)
+        for cell in _order(sets, wish)
+        if cell.algorithm in wish.algorithms
+    ]
+    return [_short(cell) for cell in listed]
 
 
 def planned(sets: Sequence[str]) -> list[Cell]:
     """All cells of some sets, as they are run where nothing else is asked for."""
-    return [Cell(*parts) for parts in _order(sets, Wish())]
+    return list(_order(sets, Wish()))
 
 
 def _opened(name: str, wish: Wish, out: Path) -> str:
     if not wish.quick or name == datasets.BUILT_IN:
         return name
-    return str(few(name, QUICK_ROWS, out / "data"))
+    return str(subset(name, QUICK_ROWS, out / "data"))
 
 
-def _order(sets: Sequence[str], wish: Wish) -> Iterator[tuple[str, str, str, int]]:
-    """Dataset, algorithm, variant, seed."""
+def _order(sets: Sequence[str], wish: Wish) -> Iterator[Cell]:
+    """The cells of some sets, the most telling first."""
     others = [a for a in ALGORITHMS if a != "fedpn"]
-    yield from ((d, "fedpn", "", 0) for d in sets)
-    yield from ((d, a, "", 0) for d in sets for a in others)
-    yield from ((d, "fedpn", "", s) for s in range(1, wish.seeds) for d in sets)
-    yield from ((d, a, "gaussian", 0) for d in sets for a in ROUTED)
-    yield from ((d, "fedpn", v, 0) for d in sets for v in _switches(d))
-    yield from ((d, "fedavg", v, 0) for v in ("reset", "norm") for d in sets)
-    yield from ((d, a, "", s) for s in range(1, wish.other_seeds) for d in sets for a in others)
+    yield from (Cell(d, "fedpn", "", 0) for d in sets)
+    yield from (Cell(d, a, "", 0) for d in sets for a in others)
+    yield from (Cell(d, "fedpn", "", s) for s in range(1, wish.seeds) for d in sets)
+    yield from (Cell(d, a, "gaussian", 0) for d in sets for a in ROUTED)
+    yield from (Cell(d, "fedpn", v, 0) for d in sets for v in _switches(d))
+    yield from (Cell(d, "fedavg", v, 0) for v in ("reset", "norm") for d in sets)
+    yield from (Cell(d, a, "", s) for s in range(1, wish.other_seeds) for d in sets for a in others)
     if not wish.quick:
-        yield from ((d, a, "resnet18", 0) for a in RESNET_METHODS for d in RESNET_SETS if d in sets)
+        yield from (
+            Cell(d, a, "resnet18", 0) for a in RESNET_METHODS for d in RESNET_SETS if d in sets
+        )
 
 
 def _switches(dataset: str) -> Iterator[str]:
-    """The paper's two switches, where the budget's own is another."""
+    """The paper's two switches, where the preset's own is another."""
     own = Cell(dataset).settings()
     for variant in ("density10", "entropy20"):
         if Cell(dataset, variant=variant).settings() != own:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedpn.core.dirichlet import digamma_gap
-from fedpn.federated.rounds import Company
+from fedpn.federated.listener import Listener
 from fedpn.reporting.plots import INK
 from fedpn_paper.figure import Result, Settings, page
 
@@ -61,7 +61,7 @@ def turning(p: Tensor, classes: int) -> Tensor:
     return (low + high) / 2
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Computes the curves; nothing is drawn at random."""
     p = torch.logspace(-2, 4, 61 if settings.quick else 181, dtype=torch.float64)
     f = torch.tensor(ANSWERS, dtype=torch.float64)[:, None]

@@ -11,15 +11,22 @@ from fedpn.core import store
 from fedpn_paper import ledger_html, ledger_markdown
 from fedpn_paper.cells import VARIANTS, Cell
 from fedpn_paper.claims import verdicts
-from fedpn_paper.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, at_hand, is_small, planned
+from fedpn_paper.grid import (
+    COLUMNS,
+    EXTRA_SETS,
+    PAPER_SETS,
+    at_hand,
+    cell_of,
+    is_small,
+    planned,
+)
 from fedpn_paper.published import slips
 from fedpn_paper.record import read_records
+from fedpn_paper.results import Results
 from fedpn_paper.tables import Maker, Table, rows_of, set_title, tried
-from fedpn_paper.tally import Tally
 from fedpn_paper.verdict import Verdict
 
 Tree = dict[str, Any]
-CELL = ("dataset", "algorithm", "variant", "seed")
 LOW = 25.0  # % on Mix
 
 
@@ -49,8 +56,8 @@ class Book:
 def write(out: Path, pages: Path, wrong: dict[str, str]) -> None:
     """Reads the results below `out` and writes `ledger.html` and `ledger.md`."""
     here = {name for name in [*PAPER_SETS, *EXTRA_SETS] if at_hand(name)}
-    results = read_records(out), read_figures(out), read_tuning(out)
-    book = make(*results, Path(os.path.relpath(out, pages)), here, wrong)
+    place = Path(os.path.relpath(out, pages))
+    book = make(read_records(out), read_figures(out), read_tuning(out), place, here, wrong)
     pages.mkdir(parents=True, exist_ok=True)
     store.write_text(pages / "ledger.html", ledger_html.render(book))
     store.write_text(pages / "ledger.md", ledger_markdown.render(book))
@@ -86,12 +93,12 @@ def make(
     wrong: dict[str, str] | None = None,
 ) -> Book:
     """Brings everything together; `out` is where results lie, seen from the page."""
-    tally = Tally(tuple(records))
+    results = Results(tuple(records))
     return Book(
-        [*(Maker(tally, here).all() if records else []), *([tried(tuning)] if tuning else [])],
-        verdicts(tally, {name: result for name, (result, _) in figures.items()}),
+        [*(Maker(results, here).all() if records else []), *([tried(tuning)] if tuning else [])],
+        verdicts(results, {name: result for name, (result, _) in figures.items()}),
         slips(),
-        notes(tally),
+        notes(results),
         [
             Figure(name, r["title"], r["text"], svg, (out / picture(name)).as_posix())
             for name, (r, svg) in figures.items()
@@ -100,9 +107,9 @@ def make(
     )
 
 
-def notes(tally: Tally) -> list[str]:
+def notes(results: Results) -> list[str]:
     """What must be known to read the tables: the protocol, the data, what was cut short."""
-    counts = sorted({record["clients"] for record in tally.records})
+    counts = sorted({record["clients"] for record in results.records})
     lines = [
         f"Rows are pooled and dealt to {' or '.join(map(str, counts)) or 20} clients of two or "
         "three classes; each client's rows are "
@@ -120,22 +127,22 @@ def notes(tally: Tally) -> list[str]:
         "figures were of test rows; on SVHN and CIFAR10 their optimiser was taken over untried, "
         "and only personal steps, score and share were chosen.",
     ]
-    for dataset in rows_of(tally):
-        note = tally.note(dataset)
+    for dataset in rows_of(results):
+        note = results.note(dataset)
         if note:
-            lines.append(f"{set_title(dataset, tally)}: {note}.")
-    return lines + _untrained(tally) + _cuts(tally) + _gaps(tally)
+            lines.append(f"{set_title(dataset, results)}: {note}.")
+    return lines + _untrained(results) + _cuts(results) + _gaps(results)
 
 
-def _untrained(tally: Tally) -> list[str]:
+def _untrained(results: Results) -> list[str]:
     """Global models that one budget for all leaves far behind."""
     lines = []
     for algorithm, title in COLUMNS.items():
         low = []
-        for dataset in rows_of(tally):
-            mix = tally.accuracy(dataset, algorithm, "mix", who="global")
+        for dataset in rows_of(results):
+            mix = results.accuracy(dataset, algorithm, "mix", who="global")
             if mix is not None and mix.mean < LOW:
-                low.append(f"{set_title(dataset, tally)} {mix}")
+                low.append(f"{set_title(dataset, results)} {mix}")
         if low:
             lines.append(
                 f"{title}'s global model has hardly learned under this budget, and its figures "
@@ -144,26 +151,26 @@ def _untrained(tally: Tally) -> list[str]:
     return lines
 
 
-def _cuts(tally: Tally) -> list[str]:
+def _cuts(results: Results) -> list[str]:
     """Runs of fewer rounds than their budget has."""
     lines = []
-    for record in tally.records:
-        cell, rounds = Cell(*(record[key] for key in CELL)), record["rounds"]
+    for record in results.records:
+        cell, rounds = cell_of(record), record["rounds"]
         wanted = cell.config().rounds
         if rounds < wanted and not is_small(record):
-            lines.append(f"Cut short: {_told(cell, tally)}: {rounds} rounds instead of {wanted}.")
+            lines.append(f"Cut short: {_told(cell, results)}: {rounds} rounds instead of {wanted}.")
     return lines
 
 
-def _gaps(tally: Tally) -> list[str]:
+def _gaps(results: Results) -> list[str]:
     """Cells that are planned and were not run, of the sets that were."""
-    there = {Cell(*(record[key] for key in CELL)) for record in tally.records}
-    sets = [dataset for dataset in (*PAPER_SETS, *EXTRA_SETS) if dataset in tally.sets()]
-    missing = [_told(cell, tally) for cell in planned(sets) if cell not in there]
+    there = {cell_of(record) for record in results.records}
+    sets = [dataset for dataset in (*PAPER_SETS, *EXTRA_SETS) if dataset in results.sets()]
+    missing = [_told(cell, results) for cell in planned(sets) if cell not in there]
     return [f"Not run: {'; '.join(missing)}."] if missing else []
 
 
-def _told(cell: Cell, tally: Tally) -> str:
+def _told(cell: Cell, results: Results) -> str:
     name = COLUMNS.get(cell.algorithm, "Local")
     what = " ".join(filter(None, (name, VARIANTS[cell.variant].title)))
-    return f"{what} on {set_title(cell.dataset, tally)}, seed {cell.seed}"
+    return f"{what} on {set_title(cell.dataset, results)}, seed {cell.seed}"

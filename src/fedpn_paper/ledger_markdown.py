@@ -41,7 +41,7 @@ def of_table(table: Table) -> str:
 def cell(entry: Entry | str) -> str:
     """Ours, then the paper's and the difference in brackets.
 
-    >>> from fedpn_paper.tally import Stat
+    >>> from fedpn_paper.results import Stat
     >>> cell(Entry(Stat(97.7, 0.1, 3), 98.3)), cell(Entry(None, 91.2)), cell(Entry())
     ('97.7 ± 0.1 (98.3, −0.6)', '– (91.2)', '–')
     """

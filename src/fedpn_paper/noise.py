@@ -5,19 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from fedpn.core.dirichlet import Posterior
-from fedpn.core.trees import Params
 from fedpn.data.dataset import Array
 from fedpn.data.shift import noisy_labels
 from fedpn.data.sources.own import open_dataset
-from fedpn.federated.personalise import CHUNK, Embedder
-from fedpn.federated.rounds import Company, play_rounds
-from fedpn.federated.simulator import State
+from fedpn.federated.listener import Listener
+from fedpn.federated.site import Setup
+from fedpn.routing.opinion import Opinion
 from fedpn.runs.config import Config
-from fedpn.runs.prepare import Prepared, assemble, deal_rows
+from fedpn.runs.prepare import assemble, deal_rows
+from fedpn_paper.training import Trained, train
 
 NOISY = (5, 6, 7, 8, 9)
 
@@ -25,13 +22,24 @@ NOISY = (5, 6, 7, 8, 9)
 class Held(NamedTuple):
     """What a model says of test rows, and which of them are of a noisy class."""
 
-    z: Tensor  # [n, D]
-    posterior: Posterior
+    opinion: Opinion
     noisy: Array  # [n], by the class before the noise
     labels: Array  # [n], the class before the noise
 
 
-def prepare_noisy(config: Config, dealt_first: bool = False) -> tuple[Prepared, Array]:
+class Noisy(NamedTuple):
+    """A federation trained on noisy labels, and the labels before the noise."""
+
+    trained: Trained
+    before: Array
+
+    def hold(self, opinion: Opinion, rows: Array) -> Held:
+        """Sets what a model says of rows beside what they were."""
+        labels = self.before[rows]
+        return Held(opinion, np.isin(labels, NOISY), labels)
+
+
+def prepare_noisy(config: Config, dealt_first: bool = False) -> tuple[Setup, Array]:
     """Redraws the labels and deals rows by them, or the other way round; returns the old labels.
 
     Dealt first, a client has whole classes, some of them under random labels; dealt by the noise,
@@ -43,27 +51,15 @@ def prepare_noisy(config: Config, dealt_first: bool = False) -> tuple[Prepared, 
     return assemble(config, changed, federation), dataset.y
 
 
-def train_noisy(
-    config: Config, out: Path, company: Company, dealt_first: bool = False
-) -> tuple[Prepared, Array, State]:
-    """Plays the rounds into `out`, or goes on with them; returns the old labels too."""
-    ready, before = prepare_noisy(config, dealt_first)
-    out.mkdir(parents=True, exist_ok=True)
-    return ready, before, play_rounds(config, ready, out, company)
+def train_noisy(config: Config, out: Path, listener: Listener, dealt_first: bool = False) -> Noisy:
+    """Plays the rounds into `out`, or goes on with them."""
+    setup, before = prepare_noisy(config, dealt_first)
+    return Noisy(train(config, setup, out, listener), before)
 
 
-def ask(ready: Prepared, params: Params, z: Tensor, rows: Array, before: Array) -> Held:
-    """Asks a model for the embeddings of some rows."""
-    with torch.no_grad():
-        parts = [ready.model.posterior(params, part) for part in torch.split(z, CHUNK)]
-    posterior = Posterior(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
-    return Held(z.cpu(), posterior, np.isin(before[rows], NOISY), before[rows])
-
-
-def ask_global(config: Config, ready: Prepared, before: Array, state: State) -> Held:
+def ask_global(noisy: Noisy) -> Held:
     """Asks the global model for all test rows."""
-    shared = config.method.shared(state.server)
-    assert shared is not None
-    rows = np.sort(np.concatenate(ready.federation.test))
-    z = Embedder(ready.model, ready.data.x, shared)(shared, rows)
-    return ask(ready, shared, z, rows, before)
+    trained = noisy.trained
+    rows = np.sort(np.concatenate(trained.setup.federation.test))
+    observe = trained.setup.observer(trained.config.method, trained.server)
+    return noisy.hold(observe.shared(rows), rows)

@@ -7,13 +7,18 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from fedpn.core import dirichlet, metrics
+from fedpn.core import metrics
 from fedpn.data.sources.own import open_dataset
-from fedpn.federated.rounds import Company
+from fedpn.federated.listener import Listener
+from fedpn.federated.personal import Adapt, Calibrate, FitRouter, views_of
+from fedpn.federated.site import Site
 from fedpn.reporting.plots import INK
-from fedpn.routing.scores import POSTERIOR_SCORES
-from fedpn.runs import pipeline
+from fedpn.routing.opinion import join
+from fedpn.routing.rules import from_state
+from fedpn.routing.scores import SCORES
 from fedpn.runs.config import Config, resolve
+from fedpn.runs.phases import phases_of, router_of
+from fedpn_paper.cells import without_preset
 from fedpn_paper.figure import (
     Result,
     Settings,
@@ -25,7 +30,7 @@ from fedpn_paper.figure import (
     page,
     plural,
 )
-from fedpn_paper.noise import Held, ask, ask_global, train_noisy
+from fedpn_paper.noise import Held, ask_global, train_noisy
 
 TITLE = "Label noise shows as aleatoric uncertainty; the density does not take it for the unknown"
 LIMIT = 1.0  # nats: the paper's threshold between noisy and clean
@@ -36,28 +41,29 @@ CHANCE = 0.1  # an AUROC no further from a half tells nothing
 
 def settings_of(settings: Settings, seed: int, part: str) -> Config:
     """One model that sees all rows (a federation of a single client), or the paper's twenty."""
-    sizes: dict[str, dict[str, Any]] = {
-        "single": {"clients": 1, "train": {"steps": STEPS}},
-        "clients": {"clients": 20},
-    }
-    layers: list[dict[str, Any]] = [{"dataset": "mnist", "rounds": 100}, sizes[part]]
+    single = part == "single"
+    layers: list[dict[str, Any]] = [{"seed": seed}]
+    if settings.rounds is not None:
+        layers.append({"rounds": settings.rounds})
     if settings.quick:
-        few = {"clients": 1 if part == "single" else 5, "rounds": 10}
-        layers = [{"dataset": "digits", "fedpn": {"adapt_steps": 60, "adapt_epochs": 1}}, few]
-    rounds = {} if settings.rounds is None else {"rounds": settings.rounds}
-    return resolve([*layers, {"seed": seed}, rounds])
+        size: dict[str, Any] = {"dataset": "digits", "clients": 1 if single else 5, "rounds": 10}
+        stage = {"fedpn": {"adapt_steps": 60, "adapt_epochs": 1}}
+        return resolve([size, stage, *layers])
+    work = {"steps": STEPS} if single else {}
+    size = {"clients": 1 if single else 20, "rounds": 100, "train": work}
+    return without_preset("mnist", [size, *layers])
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Trains both on noisy labels, and asks them for test rows."""
     seeds, training = [], {}
     for seed in settings.seeds:
         measured: Result = {}
         for part, play in {"clients": clients, "single": single}.items():
             config = settings_of(settings, seed, part)
-            company.say(f"{config.dataset} with noisy labels: {PARTS[part]}, seed {seed}")
+            listener.say(f"{config.dataset} with noisy labels: {PARTS[part]}, seed {seed}")
             place = out / "runs" / f"{config.dataset}-noisy-{part}-r{config.rounds}-s{seed}"
-            found = play(config, place, company)
+            found = play(config, place, listener)
             measured[part] = found
             work = config.train
             training[part] = {"rounds": config.rounds, "clients": config.clients} | {
@@ -73,38 +79,38 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
     }
 
 
-def single(config: Config, place: Path, company: Company) -> Result:
+def single(config: Config, place: Path, listener: Listener) -> Result:
     """One model, and all test rows."""
-    return measure([ask_global(config, *train_noisy(config, place, company))])
+    return measure([ask_global(train_noisy(config, place, listener))])
 
 
-def clients(config: Config, place: Path, company: Company) -> Result:
+def clients(config: Config, place: Path, listener: Listener) -> Result:
     """Every client's own model, and its own test rows; classes are dealt before the noise."""
-    ready, before, state = train_noisy(config, place, company, dealt_first=True)
-    people, observe, thresholds = pipeline.personal_stage(
-        config, ready, state.server, state.memories, company
-    )
-    assert thresholds is not None
+    noisy = train_noisy(config, place, listener, dealt_first=True)
+    simulator, setup, server = noisy.trained.simulator, noisy.trained.setup, noisy.trained.server
+    stage = [p for p in phases_of(config) if isinstance(p, Adapt | FitRouter | Calibrate)]
+    simulator.visit(stage, server, listener)
+    router, observe = router_of(config), setup.observer(config.method, server)
+    assert router is not None
     held, sent = [], []
-    for client, rows in enumerate(ready.federation.test):
-        params = people.predictor(client)
-        found = ask(ready, params, observe.embed(params, rows), rows, before)
-        held.append(found)
-        score = POSTERIOR_SCORES[config.routing.score](found.posterior)
-        sent.append(score > thresholds[client].epistemic)
-    noisy = torch.cat([torch.from_numpy(h.noisy) for h in held])
+    for client, rows in enumerate(setup.federation.test):
+        member = simulator.members[client]
+        views = views_of(Site(client, setup, observe=observe), router, member, rows)
+        held.append(noisy.hold(views.local, rows))
+        rule = from_state(config.routing.rule, member["rule"])
+        sent.append(rule.decide(views).delegated)
+    dark = torch.cat([torch.from_numpy(h.noisy) for h in held])
     delegated = torch.cat(sent).double()
-    shares = {"clean": delegated[~noisy].mean(), "noisy": delegated[noisy].mean()}
+    shares = {"clean": delegated[~dark].mean(), "noisy": delegated[dark].mean()}
     return measure(held) | {"delegated": {name: float(share) for name, share in shares.items()}}
 
 
 def measure(parts: list[Held]) -> Result:
     """Histograms of all rows; AUROCs within each model that has both kinds, then their mean."""
     noisy = torch.cat([torch.from_numpy(held.noisy) for held in parts])
-    log_p = torch.cat([held.posterior.log_density for held in parts]).double()
-    alpha = torch.cat([held.posterior.alpha for held in parts])
-    aleatoric = dirichlet.expected_entropy(alpha).double()
-    right = torch.cat([h.posterior.alpha.argmax(-1) == torch.from_numpy(h.labels) for h in parts])
+    seen = join([held.opinion for held in parts])
+    aleatoric, log_p = seen.aleatoric.double(), -SCORES["log_density"](seen).double()
+    right = seen.label == torch.cat([torch.from_numpy(held.labels) for held in parts])
     groups = {"clean": ~noisy, "noisy": noisy}
     return {
         "rows": {name: int(chosen.sum()) for name, chosen in groups.items()},
@@ -125,9 +131,9 @@ def aurocs(held: Held) -> Result:
     """How well each uncertainty tells noisy classes from clean ones."""
     noisy = torch.from_numpy(held.noisy)
     scores = {
-        "aleatoric": dirichlet.expected_entropy(held.posterior.alpha),
-        "epistemic": -held.posterior.log_density,
-        "dirichlet_entropy": dirichlet.entropy(held.posterior.alpha),
+        "aleatoric": held.opinion.aleatoric,
+        "epistemic": SCORES["log_density"](held.opinion),
+        "dirichlet_entropy": SCORES["dirichlet_entropy"](held.opinion),
     }
     return {name: metrics.auroc(score[~noisy], score[noisy]) for name, score in scores.items()}
 

@@ -3,22 +3,25 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from fedpn.federated.personalise import CHUNK, Embedder, Population
-from fedpn.federated.rounds import Company
-from fedpn.routing.thresholds import Thresholds
 from torch import Tensor
 
-from fedpn.core import store
-from fedpn.core.dirichlet import Posterior
 from fedpn.core.errors import UserError
-from fedpn.core.settings import read_toml
 from fedpn.core.trees import Params
+from fedpn.data.dataset import Array
+from fedpn.federated.listener import Listener
+from fedpn.federated.observer import Embedder, Observer, view
+from fedpn.federated.site import Setup
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.routers import Router
+from fedpn.routing.rules import Rule
 from fedpn.runs.config import Config, resolve
-from fedpn.runs.prepare import Prepared, prepare
-from fedpn.serving.bundle import FILES
+from fedpn.runs.phases import router_of
+from fedpn.runs.pipeline import stored
+from fedpn.runs.prepare import prepare
+from fedpn.serving.bundle import Bundle, open_bundle, read_about
 from fedpn_paper import grid
 from fedpn_paper.cells import Cell, ensure
 from fedpn_paper.figure import Result, Settings, average
@@ -31,49 +34,47 @@ QUICK: dict[str, Any] = {
 QUICK_ROUNDS = 4
 
 
-class Seen(NamedTuple):
-    """What one model says of some rows."""
-
-    z: Tensor  # [n, D]
-    posterior: Posterior
-    logits: Tensor  # [n, K]
-    belief: Tensor | None = None  # [n, K], what the global model says, where that was asked for
-
-    @property
-    def label(self) -> Tensor:
-        return self.posterior.alpha.argmax(-1)
-
-
 @dataclass(frozen=True)
 class Opened:
-    """A federation with all its models."""
+    """A federation with a switch, and all its models."""
 
     config: Config
-    ready: Prepared
-    people: Population
-    thresholds: list[Thresholds]
-    embed: Embedder
-
-    @torch.no_grad()
-    def look(self, params: Params, z: Tensor) -> Seen:
-        """Asks a model for its view of embeddings."""
-        model = self.ready.model
-        parts = [
-            (model.posterior(params, part), model.logits(params, part))
-            for part in torch.split(z, CHUNK)
-        ]
-        posteriors, logits = zip(*parts, strict=True)
-        joined = Posterior(*(torch.cat(column) for column in zip(*posteriors, strict=True)))
-        return Seen(z, joined, torch.cat(logits))
+    setup: Setup
+    observe: Observer
+    router: Router
+    bundles: list[Bundle]  # a client each
 
     @property
     def shared(self) -> Params:
-        assert self.people.shared is not None
-        return self.people.shared
+        assert self.observe.common is not None
+        return self.observe.common
+
+    def local(self, client: int, rows: Array) -> Opinion:
+        """What a client's model says of rows."""
+        return self.observe.local(self.bundles[client].own, rows)
+
+    def embed(self, images: Array) -> Tensor:
+        """Embeddings of inputs that are not among the rows."""
+        x = torch.from_numpy(images).to(self.setup.device)
+        rows = torch.arange(len(x)).numpy()
+        return Embedder(self.setup.model, x, self.shared)(rows)
+
+    def local_view(self, client: int, z: Tensor) -> Opinion:
+        """What a client's model says of embeddings."""
+        return view(self.setup.model, self.bundles[client].predictor, z)
+
+    def shared_view(self, z: Tensor) -> Opinion:
+        """What the global model says of embeddings."""
+        return view(self.setup.model, self.shared, z)
+
+    def rule(self, client: int) -> Rule:
+        rule = self.bundles[client].rule
+        assert rule is not None, "a federation with a switch has rules"
+        return rule
 
     def about(self) -> Result:
         """What a result says of its data."""
-        dataset = self.ready.dataset
+        dataset = self.setup.dataset
         return {
             "name": dataset.name,
             "note": dataset.note,
@@ -83,19 +84,20 @@ class Opened:
 
 
 def open_run(path: Path) -> Opened:
-    """Opens a finished run of a posterior network."""
-    store.verify(path, FILES)
-    config = resolve([read_toml(path / "config.toml")])
-    ready = prepare(config)
-    shared, _ = store.read_tensors(path / "shared.safetensors")
-    stacked, _ = store.read_tensors(path / "clients.safetensors")
-    own = [{n: t[client] for n, t in stacked.items()} for client in range(ready.federation.clients)]
-    thresholds = [Thresholds(**t) for t in store.read_json(path / "bundle.json")["thresholds"]]
-    embed = Embedder(ready.model, ready.data.x, shared)
-    return Opened(config, ready, Population(shared, own), thresholds, embed)
+    """Opens a finished run with a switch."""
+    config = resolve([stored(path)])
+    bundles = [open_bundle(path, name) for name in read_about(path).clients]
+    router, shared = router_of(config), bundles[0].shared
+    if router is None or shared is None:
+        raise UserError(f"{path} is a run without a switch")
+    setup = prepare(config)
+    embed = Embedder(setup.model, setup.data.x, shared)
+    return Opened(config, setup, Observer(setup.model, shared, embed), router, bundles)
 
 
-def federation(dataset: str, seed: int, out: Path, settings: Settings, company: Company) -> Opened:
+def federation(
+    dataset: str, seed: int, out: Path, settings: Settings, listener: Listener
+) -> Opened:
     """A finished FedPN federation: taken where it is, else trained with the paper's budget.
 
     A quick one is small, and has a place of its own.
@@ -105,15 +107,15 @@ def federation(dataset: str, seed: int, out: Path, settings: Settings, company: 
     if settings.quick:
         home = home / "quick"
         cell = Cell(dataset, seed=seed, rounds=rounds or QUICK_ROUNDS, changes=QUICK)
-    company.say(f"{dataset}: FedPN, seed {seed}")
-    return open_run(ensure(cell, home, company))
+    listener.say(f"{dataset}: FedPN, seed {seed}")
+    return open_run(ensure(cell, home, listener))
 
 
 def over(
     names: Sequence[str],
     out: Path,
     settings: Settings,
-    company: Company,
+    listener: Listener,
     measure: Callable[[Opened], Result],
 ) -> Result:
     """What is measured of each set's federations, averaged over seeds, and what the data are."""
@@ -122,7 +124,7 @@ def over(
     for name in there:
         measured = []
         for seed in settings.seeds:
-            opened = federation(name, seed, out, settings, company)
+            opened = federation(name, seed, out, settings, listener)
             measured.append(measure(opened))
         about.append(opened.about())
         sets[name] = average(measured)

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from fedpn.federated.personalise import CHUNK
-from fedpn.federated.rounds import Company, Stopped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -17,15 +15,19 @@ from torch import Tensor
 from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.task import Data
-from fedpn.core.trees import stack
+from fedpn.core.trees import public
+from fedpn.data.dataset import Dataset
+from fedpn.data.federation import Federation
+from fedpn.federated.listener import Listener, Stopped
+from fedpn.federated.observer import CHUNK, view
 from fedpn.federated.settings import TrainSettings
-from fedpn.federated.simulator import Engine, begin, plan_round
+from fedpn.federated.simulator import Simulator
+from fedpn.federated.site import Network, Setup, Site
+from fedpn.federated.training import Train
 from fedpn.nn import kernels
 from fedpn.nn.blueprint import Blueprint, build_model
 from fedpn.nn.posterior import parameters
-from fedpn.nn.task import Model
 from fedpn.reporting.plots import INK
-from fedpn.routing.scores import of_posterior
 from fedpn_paper.figure import Result, Settings, legend_below, page
 
 TITLE = (
@@ -65,16 +67,26 @@ QUICK = (
 )
 
 
-def model_of(bench: Bench, kind: str, algorithm: FedAvg) -> Model:
+def network_of(bench: Bench, algorithm: FedAvg) -> Network:
     """The network of an algorithm, for bytes of this shape."""
-    grey = [128.0] * bench.shape[0], [64.0] * bench.shape[0]
-    blueprint = Blueprint(kind, bench.shape, CLASSES, bench.encoder, DIM, "radial", LAYERS, *grey)
-    return build_model(blueprint, 0, algorithm.loss_options())
+    blueprint = Blueprint(
+        kind=algorithm.network,
+        shape=bench.shape,
+        classes=CLASSES,
+        encoder=bench.encoder,
+        dim=DIM,
+        density="radial",
+        layers=LAYERS,
+        mean=[128.0] * bench.shape[0],
+        std=[64.0] * bench.shape[0],
+    )
+    model = build_model(blueprint, 0, algorithm.loss_options())
+    return Network(blueprint, model, parameters(model.network))
 
 
 def count(bench: Bench) -> dict[str, int]:
     """Parameters of the encoder, the head and the flows; statistics do not count."""
-    network = model_of(bench, "posterior", FedPN()).network
+    network = network_of(bench, FedPN()).model.network
     names = {"encoder": "encoder.", "head": "head.", "flows": "density."}
     return {
         part: sum(p.numel() for name, p in network.named_parameters() if name.startswith(mark))
@@ -84,29 +96,36 @@ def count(bench: Bench) -> dict[str, int]:
 
 def training(bench: Bench, algorithm: FedAvg, data: Data) -> Callable[[], object]:
     """A round of stacked clients, as the simulator plays it."""
-    model = model_of(bench, algorithm.network, algorithm)
-    rows = tuple(np.split(np.arange(len(data.y)), bench.clients))
-    labels = [data.y[torch.from_numpy(mine)] for mine in rows]
-    state = begin(algorithm, model.task, parameters(model.network), labels)
-    work = TrainSettings(steps=bench.steps)
-    engine = Engine(algorithm, model.task, data, rows, 0, work)
-    plan = plan_round(rows, np.arange(bench.clients), work, 0, 0)
-    memories = stack([state.memories[c] for c in range(bench.clients)])
-    return lambda: engine.play(state.server, memories, plan)
+    setup = _setup(bench, algorithm, data)
+    phase = Train(algorithm, TrainSettings(steps=bench.steps), seed=0)
+    clients = range(bench.clients)
+    remembered = Simulator(setup, algorithm, seed=0).memories
+    sites, memories = [Site(c, setup) for c in clients], [remembered[c] for c in clients]
+    sent = public(algorithm.init(setup.model.task, setup.fresh))
+    return lambda: phase.cohort(sites, sent, memories, lambda: None)
+
+
+def _setup(bench: Bench, algorithm: FedAvg, data: Data) -> Setup:
+    """As many rows for each client to train on, and none for anything else."""
+    x, y = data.x.numpy(), data.y.numpy()
+    rows = tuple(np.split(np.arange(len(y)), bench.clients))
+    none = tuple(mine[:0] for mine in rows)
+    dataset = Dataset("noise", x, y, tuple(map(str, range(CLASSES))))
+    federation = Federation(y, rows, none, none, seed=0)
+    return Setup(dataset, federation, data, network_of(bench, algorithm))
 
 
 def inference(bench: Bench, posterior: bool, x: Tensor) -> Callable[[], object]:
     """Answers for some rows: the softmax of the head alone, or with densities and all scores."""
-    algorithm = FedPN() if posterior else FedAvg()
-    model = model_of(bench, algorithm.network, algorithm)
-    params = parameters(model.network)
+    network = network_of(bench, FedPN() if posterior else FedAvg())
+    model, params = network.model, network.fresh
 
     @torch.no_grad()
     def work() -> None:
         for part in torch.split(x[: bench.rows], CHUNK):
             z = model.embed(params, part)
             if posterior:
-                of_posterior(model.posterior(params, z))
+                view(model, params, z)
             else:
                 model.logits(params, z).softmax(-1)
 
@@ -124,14 +143,14 @@ def alternate(works: dict[str, Callable[[], object]], repeats: int) -> dict[str,
     return {name: column[1:] for name, column in seconds.items()}
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Counts and times every encoder; nothing here is learned, so the data are noise."""
     benches = QUICK if settings.quick else FULL
     encoders = []
     with single_thread():
         for done, bench in enumerate(benches):
-            company.tell("timing", done, len(benches))
-            if company.stop():
+            listener.progress("timing", done, len(benches))
+            if listener.stopping():
                 raise Stopped(f"after {done} of {len(benches)} encoders")
             rng = torch.Generator().manual_seed(settings.seeds[0])
             size = max(64 * bench.clients, bench.rows) // bench.clients * bench.clients

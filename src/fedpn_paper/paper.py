@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedpn.federated.rounds import Company
-
 import fedpn_paper as experiments
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn_paper import crew, ledger
+from fedpn.federated.listener import Listener
+from fedpn_paper import ledger, scheduler
 from fedpn_paper.cells import VARIANTS
 from fedpn_paper.figure import Settings
 from fedpn_paper.grid import Wish, cells, cost
@@ -32,28 +31,28 @@ class Order:
 
 
 def make(
-    order: Order, out: Path, pages: Path, hear: crew.Hear, stop: Callable[[], bool]
+    order: Order, out: Path, pages: Path, hear: scheduler.Hear, stop: Callable[[], bool]
 ) -> dict[str, str]:
     """Plays what is missing and writes the ledger; returns what went wrong, by name."""
     store.make_folder(out)
     store.make_folder(pages, "--pages")
-    wrong = crew.play(jobs(order, out), order.workers, hear, stop)
+    wrong = scheduler.play(jobs(order, out), order.workers, hear, stop)
     ledger.write(out, pages, wrong)
     return wrong
 
 
-def jobs(order: Order, out: Path) -> list[crew.Job]:
+def jobs(order: Order, out: Path) -> list[scheduler.Job]:
     """What is missing below `out`: cells first, then the experiments, which may want cells."""
     for part in order.only:
         if part not in PARTS:
             raise UserError(f"--only {part!r}; choose one of {', '.join(PARTS)}")
-    listed: list[crew.Job] = []
+    listed: list[scheduler.Job] = []
     if BENCHMARK in order.only:
         missing = [cell for cell in cells(order.wish, out) if recorded(cell, out) is None]
         for cell in missing:
             branch = not VARIANTS[cell.variant].trained
             needs = frozenset([cell.plain.name] if branch else [])
-            listed.append(crew.Job(cell.name, partial(settle, cell, out), cost(cell), needs))
+            listed.append(scheduler.Job(cell.name, partial(settle, cell, out), cost(cell), needs))
     first = frozenset(job.name for job in listed)
     settings = Settings(rounds=order.wish.rounds, quick=order.wish.quick, home=out)
     for name in [part for part in order.only if part in experiments.EXPERIMENTS]:
@@ -61,12 +60,12 @@ def jobs(order: Order, out: Path) -> list[crew.Job]:
         kept = place / "result.json"
         if not (kept.exists() and experiments.is_kept(kept, settings.told())):
             do = partial(_figure, name, place, settings)
-            listed.append(crew.Job(name, do, FIGURE_COST, after=first))
+            listed.append(scheduler.Job(name, do, FIGURE_COST, after=first))
     return listed
 
 
-def _figure(name: str, place: Path, settings: Settings, company: Company) -> Any:
-    return experiments.play(name, place, settings, company)
+def _figure(name: str, place: Path, settings: Settings, listener: Listener) -> Any:
+    return experiments.play(name, place, settings, listener)
 
 
 def chosen(text: str | None, all_of: Sequence[str], what: str) -> tuple[str, ...]:

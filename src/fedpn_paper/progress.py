@@ -8,13 +8,13 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedpn_paper.crew import Job
+from fedpn_paper.scheduler import Job
 
 EVERY = 30.0  # seconds between plain lines
 
 
 class Overall:
-    """Hears of jobs (`crew.Hear`) and shows how much of all is done."""
+    """Hears of jobs (`scheduler.Hear`) and shows how much of all is done."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.total = sum(job.weight for job in jobs)

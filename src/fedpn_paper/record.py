@@ -6,7 +6,7 @@ from typing import Any
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.federated.rounds import Company
+from fedpn.federated.listener import Listener
 from fedpn_paper.cells import Cell, ensure
 
 Tree = dict[str, Any]
@@ -15,14 +15,14 @@ ELSEWHERE = "choose another --out, or remove it"
 LEFT_OUT = ("per_client", "format", "dataset", "algorithm", "seed")
 
 
-def settle(cell: Cell, out: Path, company: Company | None = None) -> Tree:
+def settle(cell: Cell, out: Path, listener: Listener | None = None) -> Tree:
     """Returns the cell's record, running what is missing of the cell.
 
     A record with the same settings counts as done, whether its run directory is there or not;
     one that was cut short is run again.
     """
     kept = recorded(cell, out)
-    return write_record(cell, ensure(cell, out, company), out) if kept is None else kept
+    return write_record(cell, ensure(cell, out, listener), out) if kept is None else kept
 
 
 def recorded(cell: Cell, out: Path) -> Tree | None:

@@ -1,5 +1,6 @@
 """Risk and coverage of the four-outcome rule where some inputs are nobody's."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -7,9 +8,10 @@ import torch
 from torch import Tensor
 
 from fedpn.core import metrics, seeds
-from fedpn.routing.scores import Opinion, of_posterior
+from fedpn.routing.opinion import Opinion, join
+from fedpn.routing.rules import Decision, Rule, Views
 from fedpn_paper.figure import Result
-from fedpn_paper.opened import Opened, Seen
+from fedpn_paper.opened import Opened
 from fedpn_paper.scenes import limits
 
 SHARES = torch.arange(0, 101, dtype=torch.float64) / 100  # of abstention
@@ -17,10 +19,9 @@ POINTS = 101
 
 
 class Stream(NamedTuple):
-    """A client's Mix rows, then as many strangers: both models' opinions, and the truth."""
+    """A client's Mix rows, then as many strangers: what there is to decide by, and the truth."""
 
-    local: Opinion
-    shared: Opinion
+    views: Views
     labels: Tensor  # [n], -1 for a stranger: every answer to it is wrong
 
     @property
@@ -28,62 +29,55 @@ class Stream(NamedTuple):
         return self.labels >= 0
 
 
-def rule(opened: Opened, seen: Seen) -> Result:
-    """Risk and coverage of the four-outcome rule over its abstention, and of plain orderings."""
+def refuse(opened: Opened, z: Tensor) -> Result:
+    """What the four-outcome rule does with strangers, by their embeddings.
+
+    Risk and coverage over its share of abstention, and of plain orderings by total uncertainty.
+    """
     counts, orders = [], []
-    for client in range(opened.ready.federation.clients):
-        stream, cuts = _stream(opened, client, seen)
-        limit = opened.thresholds[client].epistemic
-        delegate = stream.local.epistemic > limit
-        labels = {
-            "local": stream.local.probs.argmax(-1),
-            "global": stream.shared.probs.argmax(-1),
-        }
-        labels["switch"] = torch.where(delegate, labels["global"], labels["local"])
-        totals = {"local": stream.local.total, "global": stream.shared.total}
-        totals["switch"] = torch.where(delegate, totals["global"], totals["local"])
-        orders.append({who: (totals[who], labels[who] != stream.labels) for who in labels})
-        doubt = torch.where(
-            delegate[:, None],
-            stream.shared.total[:, None] > cuts["total"],
-            stream.local.aleatoric[:, None] > cuts["aleatoric"],
-        )
-        counts.append(_counts(~doubt, labels["switch"] != stream.labels, stream.known))
+    for client in range(opened.setup.federation.clients):
+        stream = stream_of(opened, client, z)
+        views, switch = stream.views, opened.rule(client).decide(stream.views)
+        doubters = rules_of(opened, client)
+        answered = torch.stack([rule.decide(views).answered for rule in doubters], 1)
+        answers: dict[str, Opinion | Decision]
+        answers = {"local": views.local, "global": views.shared, "switch": switch}
+        orders.append({who: (a.total, a.label != stream.labels) for who, a in answers.items()})
+        counts.append(_counts(answered, switch.label != stream.labels, stream.known))
     told = {name: torch.stack([c[name] for c in counts]).sum(0) for name in counts[0]}
-    answered = told["answered"].clamp(min=1)
+    strangers = told["rows"] - told["known"]
     return {
         "coverage": told["answered"] / told["rows"],
-        "risk": told["wrong"] / answered,
+        "risk": told["wrong"] / told["answered"].clamp(min=1),
         "known_answered": told["known_answered"] / told["known"],
         "known_wrong": told["known_wrong"] / told["known_answered"].clamp(min=1),
-        "strangers_answered": (told["answered"] - told["known_answered"])
-        / (told["rows"] - told["known"]),
+        "strangers_answered": (told["answered"] - told["known_answered"]) / strangers,
         "ordered": {who: _ordered([o[who] for o in orders]) for who in orders[0]},
         "abstain": opened.config.routing.abstain,
     }
 
 
-def _stream(opened: Opened, client: int, seen: Seen) -> tuple[Stream, dict[str, Tensor]]:
-    """Mix rows and strangers of one client, and its abstention thresholds for every share."""
-    rows, score = opened.ready.federation, opened.config.routing.score
-    mix, params = rows.mix(client), opened.people.predictor(client)
-    count = min(len(mix), len(seen.z))
-    strange = torch.from_numpy(
-        seeds.stream("refusal", rows.seed, client).permutation(len(seen.z))[:count]
-    )
-    z = torch.cat([opened.embed(params, mix), seen.z[strange]])
-    labels = opened.ready.data.y[torch.from_numpy(mix)]
-    stream = Stream(
-        of_posterior(opened.look(params, z).posterior, score),
-        of_posterior(opened.look(opened.shared, z).posterior, score),
-        torch.cat([labels, labels.new_full((count,), -1)]),
-    )
-    own = opened.embed(params, rows.calibration[client])
-    cuts = {
-        "aleatoric": of_posterior(opened.look(params, own).posterior, score).aleatoric,
-        "total": of_posterior(opened.look(opened.shared, own).posterior, score).total,
-    }
-    return stream, {name: limits(values, 1 - SHARES) for name, values in cuts.items()}
+def stream_of(opened: Opened, client: int, z: Tensor) -> Stream:
+    """Mix rows and strangers of one client."""
+    rows = opened.setup.federation
+    mix = rows.mix(client)
+    count = min(len(mix), len(z))
+    order = seeds.stream("refusal", rows.seed, client).permutation(len(z))
+    strange = z[torch.from_numpy(order[:count]).to(z.device)]
+    local = join([opened.local(client, mix), opened.local_view(client, strange)])
+    shared = join([opened.observe.shared(mix), opened.shared_view(strange)])
+    score = opened.router.score(local, shared, opened.bundles[client].router)
+    labels = opened.setup.labels(mix).cpu()
+    return Stream(Views(local, shared, score), torch.cat([labels, labels.new_full((count,), -1)]))
+
+
+def rules_of(opened: Opened, client: int) -> list[Rule]:
+    """The client's rule for every share of abstention."""
+    rows, own = opened.setup.federation.calibration[client], opened.rule(client)
+    aleatoric = limits(opened.local(client, rows).aleatoric, 1 - SHARES)
+    total = limits(opened.observe.shared(rows).total, 1 - SHARES)
+    pairs = zip(aleatoric.tolist(), total.tolist(), strict=True)
+    return [replace(own, aleatoric=a, total=t) for a, t in pairs]
 
 
 def _counts(answered: Tensor, wrong: Tensor, known: Tensor) -> dict[str, Tensor]:

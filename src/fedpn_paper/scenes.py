@@ -3,61 +3,72 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.core import dirichlet, metrics
+from fedpn.core import metrics
 from fedpn.core.summary import SETS
-from fedpn.core.trees import Params
 from fedpn.data.dataset import Array
-from fedpn_paper.opened import Opened, Seen
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.routers import Router
+from fedpn.runs.evaluate import rows_to_judge
+from fedpn_paper.opened import Opened
+
+
+class Pair(NamedTuple):
+    """What a client's model and the global one say of the same rows."""
+
+    local: Opinion
+    shared: Opinion
 
 
 class Scene(NamedTuple):
-    """One client: its calibration rows, its test rows (InD, then OOD), and who is right on them."""
+    """One client: what both models say of its rows, and who is right on its test rows."""
 
-    train: Tensor  # [t, D], embeddings of its training rows
+    train: Pair
     train_labels: Tensor  # [t]
-    calibration: Seen
-    test: Seen
+    calibration: Pair
+    test: Pair  # InD, then OOD
     sets: dict[str, Tensor]  # InD, OOD, Mix: places among the test rows
     local_right: Tensor  # [n]
     global_right: Tensor  # [n]
 
 
+class Scored(NamedTuple):
+    """A router's scores of a client's rows."""
+
+    calibration: Tensor  # [c]
+    test: Tensor  # [n]
+
+
 def scenes(opened: Opened) -> Iterator[Scene]:
-    """Goes through the clients; embeddings and the global model are asked for once."""
-    rows, people, data = opened.ready.federation, opened.people, opened.ready.data
+    """Goes through the clients."""
+    rows, setup = opened.setup.federation, opened.setup
 
-    def look(params: Params, mine: Array) -> Seen:
-        belief = opened.look(opened.shared, opened.embed(opened.shared, mine)).posterior.alpha
-        seen = opened.look(params, opened.embed(params, mine))
-        return seen._replace(belief=dirichlet.mean(belief))
+    def ask(client: int, mine: Array) -> Pair:
+        return Pair(opened.local(client, mine), opened.observe.shared(mine))
 
-    pooled = np.sort(np.concatenate(rows.test))
-    everywhere = opened.look(opened.shared, opened.embed(opened.shared, pooled)).label
     for client in range(rows.clients):
-        known, unknown = rows.ind(client), rows.ood(client)
-        test = np.concatenate([known, unknown])
-        params = people.predictor(client)
-        labels = data.y[torch.from_numpy(test)]
-        seen = look(params, test)
-        place = torch.from_numpy(np.searchsorted(pooled, test))
-        mix = np.flatnonzero(np.isin(test, rows.mix(client)))
+        judged, sets = rows_to_judge(rows, client)
+        labels, test = setup.labels(judged).cpu(), ask(client, judged)
         yield Scene(
-            train=opened.embed(params, rows.train[client]),
-            train_labels=data.y[torch.from_numpy(rows.train[client])],
-            calibration=look(params, rows.calibration[client]),
-            test=seen,
-            sets={
-                "ind": torch.arange(len(known)),
-                "ood": torch.arange(len(known), len(test)),
-                "mix": torch.from_numpy(mix),
-            },
-            local_right=seen.label == labels,
-            global_right=everywhere[place] == labels,
+            train=ask(client, rows.train[client]),
+            train_labels=setup.labels(rows.train[client]).cpu(),
+            calibration=ask(client, rows.calibration[client]),
+            test=test,
+            sets=sets,
+            local_right=test.local.label == labels,
+            global_right=test.shared.label == labels,
         )
+
+
+def rate(scene: Scene, router: Router) -> Scored:
+    """Fits a router to the client's training rows and lets it score the others."""
+    state = router.fit(scene.train.local, scene.train.shared, scene.train_labels)
+    calibration, test = (
+        router.score(pair.local, pair.shared, state) for pair in (scene.calibration, scene.test)
+    )
+    return Scored(calibration, test)
 
 
 def limits(calibration: Tensor, quantiles: Tensor) -> Tensor:  # [n], [Q] -> [Q]

@@ -1,6 +1,7 @@
 """Which uncertainty score routes best: everything that a client could know of a row."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fedpn.core import gaussian, metrics
-from fedpn.federated.rounds import Company
+from fedpn.core import metrics
+from fedpn.core.trees import Params
+from fedpn.federated.listener import Listener
 from fedpn.reporting.plots import INK
-from fedpn.routing.scores import LOGIT_SCORES, POSTERIOR_SCORES
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.routers import Router, make_router
+from fedpn.routing.settings import RoutingSettings
 from fedpn_paper.figure import (
     DATA_COLOURS,
     Result,
@@ -23,15 +27,9 @@ from fedpn_paper.figure import (
     plural,
 )
 from fedpn_paper.grid import title_of
-from fedpn_paper.opened import Opened, Seen, over
-from fedpn_paper.scenes import (
-    Scene,
-    limits,
-    references,
-    scenes,
-    separation,
-    switch_accuracy,
-)
+from fedpn_paper.opened import Opened, over
+from fedpn_paper.scenes import limits, rate, references, scenes, separation, switch_accuracy
+from fedpn_paper.score_names import router_named
 
 TITLE = (
     "At 10 % outliers the global model's belief in foreign classes routes best; those of the "
@@ -55,47 +53,38 @@ NAMES = {
     "foreign": "global belief in foreign classes",
     "neighbours": f"distance to neighbour {NEIGHBOURS}",
 }
-Score = Callable[[Scene, Seen], Tensor]
 
 
-def gaussians(scene: Scene, seen: Seen) -> Tensor:
-    """Negative log-density of Gaussians, one a class, fitted to the client's training rows."""
-    classes = seen.logits.shape[1]
-    fitted = gaussian.fit(gaussian.sums(scene.train, scene.train_labels, classes))
-    return -fitted.log_density(seen.z)
+@dataclass(frozen=True)
+class Neighbours(Router):
+    """By the distance to the k-th nearest training row of the client (Sun et al., 2022)."""
+
+    count: int = NEIGHBOURS
+
+    def fit(self, local: Opinion, shared: Opinion, labels: Tensor) -> Params:
+        return {"z": local.z}
+
+    def score(self, local: Opinion, shared: Opinion, state: Params) -> Tensor:
+        count = min(self.count, len(state["z"]))
+        parts = [
+            torch.cdist(part, state["z"]).kthvalue(count, dim=1).values
+            for part in torch.split(local.z, 2048)
+        ]
+        return torch.cat(parts)
 
 
-def foreign(scene: Scene, seen: Seen) -> Tensor:
-    """How much the global model believes in classes that the client has no rows of."""
-    assert seen.belief is not None
-    absent = torch.bincount(scene.train_labels, minlength=seen.belief.shape[1]) == 0
-    return (seen.belief * absent).sum(-1)
-
-
-def neighbours(scene: Scene, seen: Seen) -> Tensor:
-    """Distance to the k-th nearest training row of the client (Sun et al., 2022)."""
-    k = min(NEIGHBOURS, len(scene.train))
-    parts = [
-        torch.cdist(part, scene.train).kthvalue(k, dim=1).values
-        for part in torch.split(seen.z, 2048)
-    ]
-    return torch.cat(parts)
-
-
-SCORES: dict[str, Score] = {
-    **{n: lambda scene, seen, f=f: f(seen.posterior) for n, f in POSTERIOR_SCORES.items()},  # type: ignore[misc]
-    "msp": lambda scene, seen: LOGIT_SCORES["msp"](seen.logits),
-    "energy": lambda scene, seen: LOGIT_SCORES["energy"](seen.logits),
-    "gaussian": gaussians,
-    "foreign": foreign,
-    "neighbours": neighbours,
+ROUTERS: dict[str, Router] = {
+    name: Neighbours()
+    if name == "neighbours"
+    else make_router(RoutingSettings(router=router_named(name)))
+    for name in NAMES
 }
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Routes by every score, with one share of outliers for all."""
     wanted = ("digits",) if settings.quick else DATASETS
-    found = over(wanted, out, settings, company, measure)
+    found = over(wanted, out, settings, listener, measure)
     sets = {name: judged(tree) for name, tree in found["sets"].items()}
     return found | {"outliers": OUTLIERS, "sets": sets}
 
@@ -106,11 +95,11 @@ def measure(opened: Opened) -> Result:
     clients = []
     for scene in scenes(opened):
         tree: Result = {"reference": references(scene), "scores": {}}
-        for name, score in SCORES.items():
-            values = score(scene, scene.test)
-            cut = limits(score(scene, scene.calibration), quantile)
-            accuracy = switch_accuracy(scene, values, cut)
-            tree["scores"][name] = {"auroc": separation(scene, values)} | {
+        for name, router in ROUTERS.items():
+            scored = rate(scene, router)
+            cut = limits(scored.calibration, quantile)
+            accuracy = switch_accuracy(scene, scored.test, cut)
+            tree["scores"][name] = {"auroc": separation(scene, scored.test)} | {
                 s: float(t[0]) for s, t in accuracy.items()
             }
         clients.append(tree)

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedpn.core import metrics
-from fedpn.federated.rounds import Company
+from fedpn.federated.listener import Listener
 from fedpn.nn.loss import LOSSES
 from fedpn.runs.config import Config, resolve
+from fedpn_paper.cells import without_preset
 from fedpn_paper.figure import (
     KINDS,
     LOSS_NAMES,
@@ -33,14 +34,15 @@ DEALINGS = {"noise": "dealt by noisy labels", "classes": "dealt by true classes"
 
 def settings_of(settings: Settings, seed: int, loss: str) -> Config:
     """The paper's federation: 20 clients of at most 3 classes each."""
-    small = {"dataset": "digits", "rounds": 5, "clients": 10}
-    full = {"dataset": "mnist", "rounds": 100, "clients": 20}
-    layer: dict[str, Any] = small if settings.quick else full
-    rounds = {} if settings.rounds is None else {"rounds": settings.rounds}
-    return resolve([layer, {"seed": seed, "fedpn": {"loss": loss}}, rounds])
+    layers: list[dict[str, Any]] = [{"seed": seed, "fedpn": {"loss": loss}}]
+    if settings.rounds is not None:
+        layers.append({"rounds": settings.rounds})
+    if settings.quick:
+        return resolve([{"dataset": "digits", "rounds": 5, "clients": 10}, *layers])
+    return without_preset("mnist", [{"rounds": 100, "clients": 20}, *layers])
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Trains a federation with each loss, the same in all else, for both ways of dealing."""
     seeds = []
     for seed in settings.seeds:
@@ -48,11 +50,11 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
         for dealing, loss in [(d, loss) for d in DEALINGS for loss in LOSSES]:
             config = settings_of(settings, seed, loss)
             name = f"{config.dataset}-{dealing}-{loss}-r{config.rounds}-s{seed}"
-            company.say(f"{config.dataset}, {DEALINGS[dealing]}, {LOSS_NAMES[loss]}, seed {seed}")
-            trained = train_noisy(config, out / "runs" / name, company, dealing == "classes")
-            measured[dealing][loss] = measure(ask_global(config, *trained))
+            listener.say(f"{config.dataset}, {DEALINGS[dealing]}, {LOSS_NAMES[loss]}, seed {seed}")
+            noisy = train_noisy(config, out / "runs" / name, listener, dealing == "classes")
+            measured[dealing][loss] = measure(ask_global(noisy))
         seeds.append(measured)
-    dataset = trained[0].dataset
+    dataset = noisy.trained.setup.dataset
     training = {"rounds": config.rounds, "clients": config.clients}
     about = {"name": dataset.name, "note": dataset.note}
     return {"data": [about], "training": training, "per_seed": seeds}
@@ -60,13 +62,14 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
 
 def measure(held: Held) -> Result:
     """The density of clean and noisy rows, and how well it tells them apart."""
-    noisy, log_p = torch.from_numpy(held.noisy), held.posterior.log_density
+    noisy, z, log_p = torch.from_numpy(held.noisy), held.opinion.z, held.opinion.log_density
+    assert log_p is not None
     groups = {"clean": log_p[~noisy].double(), "noisy": log_p[noisy].double()}
     return {
         "rows": {name: len(values) for name, values in groups.items()},
         "median": {name: float(values.median()) for name, values in groups.items()},
         "auroc": metrics.auroc(-groups["clean"], -groups["noisy"]),
-        "spread": {"clean": spread(held.z[~noisy]), "noisy": spread(held.z[noisy])},
+        "spread": {"clean": spread(z[~noisy]), "noisy": spread(z[noisy])},
         "histogram": histogram({name: values.numpy() for name, values in groups.items()}),
     }
 

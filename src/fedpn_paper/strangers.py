@@ -4,9 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from fedpn.federated.personalise import Embedder
-from fedpn.federated.rounds import Company
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -15,12 +12,15 @@ from fedpn.core import metrics, seeds
 from fedpn.data.dataset import Array
 from fedpn.data.shift import invert
 from fedpn.data.sources import datasets
+from fedpn.federated.listener import Listener
 from fedpn.reporting.plots import COLOURS, INK
-from fedpn.routing.scores import LOGIT_SCORES, POSTERIOR_SCORES
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.scores import POSTERIOR_SCORES, SCORES
 from fedpn_paper.figure import DATA_COLOURS, Result, Settings, legend_below, page, plural
 from fedpn_paper.grid import title_of
-from fedpn_paper.opened import Opened, Seen, over
-from fedpn_paper.refusal import SHARES, rule
+from fedpn_paper.opened import Opened, over
+from fedpn_paper.refusal import SHARES, refuse
+from fedpn_paper.score_names import short
 from fedpn_paper.scores import NAMES
 
 TITLE = (
@@ -33,10 +33,10 @@ MARKS = {"other": "o", "negatives": "s", "noise": "^"}
 KIND_NAMES = {"other": "another dataset", "negatives": "negatives", "noise": "noise"}
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Shows strangers to each federation: another set, negatives of known rows, noise."""
     wanted = ("digits",) if settings.quick else tuple(PAIRS)
-    found = over(wanted, out, settings, company, measure)
+    found = over(wanted, out, settings, listener, measure)
     data = [about | {"other": PAIRS.get(about["name"])} for about in found["data"]]
     return found | {"data": data, "shares": SHARES}
 
@@ -44,9 +44,9 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
 def strangers(opened: Opened) -> dict[str, Array]:
     """Draws as many images of each kind, in the form of the federation's own."""
     rng = seeds.stream("strangers", opened.config.seed)
-    own = opened.ready.dataset
+    own = opened.setup.dataset
     other = PAIRS.get(own.name)
-    known = np.concatenate(opened.ready.federation.test)
+    known = np.concatenate(opened.setup.federation.test)
     chosen = rng.permutation(known)[:ROWS]
     kinds = {
         "negatives": invert(own.x[chosen], np.arange(len(chosen))),
@@ -60,25 +60,23 @@ def strangers(opened: Opened) -> dict[str, Array]:
 
 def measure(opened: Opened) -> Result:
     """How well each global score tells strangers, and what the four-outcome rule does."""
-    model, shared = opened.ready.model, opened.shared
-    pooled = np.sort(np.concatenate(opened.ready.federation.test))
-    known = opened.look(shared, opened.embed(shared, pooled))
+    pooled = np.sort(np.concatenate(opened.setup.federation.test))
+    known = global_scores(opened.observe.shared(pooled))
     tree: Result = {"auroc": {}, "rule": {}}
     for kind, images in strangers(opened).items():
-        x = torch.from_numpy(images)
-        seen = opened.look(shared, Embedder(model, x, shared)(shared, np.arange(len(x))))
+        z = opened.embed(images)
+        strange = global_scores(opened.shared_view(z))
         tree["auroc"][kind] = {
-            name: metrics.auroc(values, global_scores(seen)[name])
-            for name, values in global_scores(known).items()
+            name: metrics.auroc(values, strange[name]) for name, values in known.items()
         }
-        tree["rule"][kind] = rule(opened, seen)
+        tree["rule"][kind] = refuse(opened, z)
     return tree
 
 
-def global_scores(seen: Seen) -> dict[str, Tensor]:
+def global_scores(opinion: Opinion) -> dict[str, Tensor]:
     """Every score of the global model that needs no training rows."""
-    scores = {name: score(seen.posterior) for name, score in POSTERIOR_SCORES.items()}
-    return scores | {name: LOGIT_SCORES[name](seen.logits) for name in ("msp", "energy")}
+    names = (*POSTERIOR_SCORES, "msp", "energy")
+    return {short(name): SCORES[name](opinion) for name in names}
 
 
 def draw(result: Result) -> Figure:

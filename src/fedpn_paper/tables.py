@@ -1,14 +1,16 @@
-"""A tally -> the paper's tables, its figures beside ours, and the columns that it lacks."""
+"""Results -> the paper's tables, its figures beside ours, and the columns that it lacks."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.settings import leaves, nest
-from fedpn.runs.config import Config, preset, resolve
+from fedpn.runs.config import Config, preset
 from fedpn_paper import published
-from fedpn_paper.cells import FEW, Cell
+from fedpn_paper.cells import SUBSET, Cell, without_preset
 from fedpn_paper.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED, title_of
-from fedpn_paper.tally import Stat, Tally
+from fedpn_paper.results import Results, Stat
+from fedpn_paper.score_names import short
 
 Tree = dict[str, Any]
 NO_GLOBAL = "no global model to delegate to"
@@ -42,30 +44,30 @@ class Table(NamedTuple):
     rows: list[Row]
 
 
-def set_title(dataset: str, tally: Tally) -> str:
+def set_title(dataset: str, results: Results) -> str:
     """What a set is called: a subset says that it is one."""
-    title = title_of(dataset.removesuffix(FEW))
-    if dataset.endswith(FEW):
+    title = title_of(dataset.removesuffix(SUBSET))
+    if dataset.endswith(SUBSET):
         return f"{title} (a few rows)"
     if dataset in EXTRA_SETS:
         return f"{title} (not in the paper)"
-    return f"{title} (subset)" if "a subset" in tally.note(dataset) else title
+    return f"{title} (subset)" if "a subset" in results.note(dataset) else title
 
 
-def rows_of(tally: Tally) -> list[str]:
+def rows_of(results: Results) -> list[str]:
     """The paper's sets, whether they were run or not, then the others that were."""
     known = [*PAPER_SETS, *EXTRA_SETS]
-    there = tally.sets()
+    there = results.sets()
     return [s for s in known if s in PAPER_SETS or s in there] + [
         s for s in there if s not in known
     ]
 
 
 class Maker:
-    """Makes the tables of one tally."""
+    """Makes the tables of some results."""
 
-    def __init__(self, tally: Tally, at_hand: Collection[str]) -> None:
-        self.tally, self.at_hand = tally, at_hand
+    def __init__(self, results: Results, at_hand: Collection[str]) -> None:
+        self.results, self.at_hand = results, at_hand
 
     def all(self) -> list[Table]:
         return [
@@ -81,14 +83,14 @@ class Maker:
 
     def benchmark(self, split: str, title: str, lead: str) -> Table:
         def entry(dataset: str, algorithm: str) -> Entry:
-            paper = published.benchmark(dataset.removesuffix(FEW), algorithm, split)
+            paper = published.benchmark(dataset.removesuffix(SUBSET), algorithm, split)
             return self._entry(dataset, algorithm, split, paper=paper)
 
         return self._table(title, lead, COLUMNS, entry)
 
     def in_distribution(self) -> Table:
         def entry(dataset: str, algorithm: str) -> Entry:
-            paper = published.in_distribution(dataset.removesuffix(FEW), algorithm)
+            paper = published.in_distribution(dataset.removesuffix(SUBSET), algorithm)
             who = "local" if algorithm == "fedpn" else ""
             return self._entry(dataset, algorithm, "ind", who=who, paper=paper)
 
@@ -98,20 +100,20 @@ class Maker:
     def who_answers(self) -> Table:
         """What the paper does not show: the switch beside what it chooses from."""
         rows = []
-        for dataset in [d for d in rows_of(self.tally) if self.tally.of(d, "fedpn")]:
+        for dataset in [d for d in rows_of(self.results) if self.results.of(d, "fedpn")]:
             cells: list[Entry | str] = [
                 self._entry(dataset, "fedpn", "mix", who=who)
                 for who in ("local", "global", "switch", "oracle")
             ]
-            gap, auroc = (self.tally.routing(dataset, key) for key in ("gap_closed", "auroc"))
-            ind, ood = (self.tally.routing(dataset, "delegated", key) for key in ("ind", "ood"))
+            gap, auroc = (self.results.routing(dataset, key) for key in ("gap_closed", "auroc"))
+            ind, ood = (self.results.routing(dataset, "delegated", key) for key in ("ind", "ood"))
             cells += [
                 "–" if gap is None else f"{100 * gap.mean:.0f} %",
                 "–" if auroc is None else f"{auroc.mean:.3f}",
                 " / ".join("–" if s is None else f"{100 * s.mean:.0f} %" for s in (ind, ood)),
-                _switch_words(self.tally.of(dataset, "fedpn")[0]["settings"]),
+                _switch_of(self.results.of(dataset, "fedpn")[0]["settings"]),
             ]
-            rows.append(Row(set_title(dataset, self.tally), cells))
+            rows.append(Row(set_title(dataset, self.results), cells))
         lead = (
             "FedPN's own models on Mix. The oracle sends InD to the client's model and OOD to the "
             "global one; the gap is what it has over the better of the two."
@@ -135,7 +137,7 @@ class Maker:
         def entry(dataset: str, column: str) -> Entry:
             algorithm, _, variant = column.partition(" ")
             plain, asked = Cell(dataset, algorithm), Cell(dataset, algorithm, variant)
-            own = plain.settings() == asked.settings()  # the budget's switch is this one
+            own = plain.settings() == asked.settings()  # the preset's switch is this one
             return self._entry(dataset, algorithm, "mix", "" if own else variant)
 
         lead = (
@@ -148,9 +150,9 @@ class Maker:
 
     def resnet(self) -> Table:
         rows = []
-        for dataset in rows_of(self.tally):
+        for dataset in rows_of(self.results):
             for algorithm in ("fedpn", "fedavg"):
-                found = self.tally.of(dataset, algorithm, "resnet18")
+                found = self.results.of(dataset, algorithm, "resnet18")
                 if found:
                     figures: list[Entry | str] = [
                         self._entry(
@@ -166,7 +168,7 @@ class Maker:
                         self._entry(dataset, algorithm, split, "resnet18", who=who)
                         for who, split in (("local", "ind"), ("global", "mix"), ("oracle", "mix"))
                     ]
-                    name = f"{set_title(dataset, self.tally)}, {COLUMNS[algorithm]}"
+                    name = f"{set_title(dataset, self.results)}, {COLUMNS[algorithm]}"
                     rows.append(Row(name, [*figures, *alone, str(found[0]["rounds"])]))
         lead = (
             "The encoder that the paper names for CIFAR10 and SVHN; the authors ran LeNet-5. Of "
@@ -178,10 +180,11 @@ class Maker:
     def budgets(self) -> Table:
         paper = published.published()["hyperparameters"]
         rows = [Row("the paper", list(paper.values()))]
-        for dataset in rows_of(self.tally):
-            kept = self.tally.of(dataset, "fedpn")
-            config = nest(kept[0]["settings"]) if kept else preset(dataset)
-            rows.append(Row(set_title(dataset, self.tally), _words(resolve([config]))))
+        for dataset in rows_of(self.results):
+            kept = self.results.of(dataset, "fedpn")
+            layer = nest(kept[0]["settings"]) if kept else preset(dataset, FedPN)
+            config = without_preset(dataset, [layer])
+            rows.append(Row(set_title(dataset, self.results), _words(config)))
         lead = (
             "The same for every algorithm, chosen by FedPN's Mix on rows held out from training; "
             "MedMNIST-C and -S take what -A has, MedNIST the paper's, SVHN and CIFAR10 an earlier "
@@ -195,9 +198,9 @@ class Maker:
         self, title: str, lead: str, columns: dict[str, str], entry: Callable[[str, str], Entry]
     ) -> Table:
         rows = []
-        for dataset in rows_of(self.tally):
-            name = set_title(dataset, self.tally)
-            if dataset not in self.tally.sets():
+        for dataset in rows_of(self.results):
+            name = set_title(dataset, self.results)
+            if dataset not in self.results.sets():
                 name += ": not run" if dataset in self.at_hand else ": data not at hand"
             rows.append(Row(name, [*_marked([entry(dataset, c) for c in columns])]))
         return Table(title, lead, tuple(columns.values()), rows)
@@ -211,7 +214,7 @@ class Maker:
         who: str = "",
         paper: float | None = None,
     ) -> Entry:
-        return Entry(self.tally.accuracy(dataset, algorithm, split, variant, who), paper)
+        return Entry(self.results.accuracy(dataset, algorithm, split, variant, who), paper)
 
 
 def _without_gaps(table: Table) -> Table:
@@ -234,14 +237,22 @@ def _marked(row: list[Entry]) -> list[Entry]:
     return [e._replace(best=e.ours is not None and round(e.ours.mean, 1) == best) for e in row]
 
 
-def _switch_words(settings: dict[str, object]) -> str:
-    score = str(settings.get("routing.score", "log_density")).replace("_", " ")
-    share = settings.get("routing.outliers", 0.1)
-    return f"{score}, {100 * float(str(share)):g} %"
+def _switch_of(settings: Tree) -> str:
+    """The switch of a FedPN cell."""
+    router = settings.get("routing.router", "log_density")
+    return _switch_words(router, settings.get("routing.outliers", 0.1))
+
+
+def _switch_words(router: str, share: float) -> str:
+    """
+    >>> _switch_words("dirichlet_entropy", 0.2)
+    'entropy, 20 %'
+    """
+    return f"{short(router).replace('_', ' ')}, {100 * share:g} %"
 
 
 def _words(config: Config) -> list[Entry | str]:
-    method, train, routing = config.method, config.train, config.routing
+    method, train = config.method, config.train
     momentum = f", momentum {method.momentum:g}" if method.optimizer == "sgd" else ""
     return [
         "LeNet-5",
@@ -252,7 +263,7 @@ def _words(config: Config) -> list[Entry | str]:
         f"γ {getattr(method, 'gamma', 0):g}, λ {getattr(method, 'entropy_weight', 0):g}",
         f"{method.adapt_epochs} epochs, at least {method.adapt_steps} steps, "
         f"Adam {method.adapt_lr:g}",
-        f"{routing.score.replace('_', ' ')}, {100 * routing.outliers:g} %",
+        _switch_words(config.router, config.routing.outliers),
     ]
 
 
@@ -264,9 +275,7 @@ def tried(found: dict[str, Tree]) -> Table:
             best = max(tree["found"], key=_headline)
             settings = {k: v for k, v in tree["candidate"].items() if k != "personal_steps"}
             words = ", ".join(f"{k} {v}" for k, v in leaves(settings)) or "the defaults"
-            switch = (
-                _switch_words({f"routing.{k}": best[k] for k in best}) if "score" in best else "–"
-            )
+            switch = _switch_words(best["score"], best["outliers"]) if "score" in best else "–"
             rows.append(
                 Row(
                     f"{title_of(dataset)}: {name}",

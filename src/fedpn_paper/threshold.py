@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from fedpn.federated.rounds import Company
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedpn.core.summary import SETS
 from fedpn.data.dataset import Array
+from fedpn.federated.listener import Listener
 from fedpn.reporting.plots import INK
-from fedpn.routing.scores import POSTERIOR_SCORES
+from fedpn.routing.routers import Score
 from fedpn_paper.figure import (
     SET_COLOURS,
     SET_NAMES,
@@ -24,13 +24,8 @@ from fedpn_paper.figure import (
 )
 from fedpn_paper.grid import title_of
 from fedpn_paper.opened import Opened, over
-from fedpn_paper.scenes import (
-    limits,
-    references,
-    scenes,
-    separation,
-    switch_accuracy,
-)
+from fedpn_paper.scenes import limits, rate, references, scenes, separation, switch_accuracy
+from fedpn_paper.score_names import router_named
 
 TITLE = (
     "Between the quantiles 0.8 and 0.9 the switch is near its best, which is little above global"
@@ -41,10 +36,10 @@ CORRIDOR = (0.8, 0.9)
 QUANTILES = torch.arange(0, 51, dtype=torch.float64) / 50
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Measures every federation over the quantiles."""
     wanted = ("digits",) if settings.quick else DATASETS
-    return over(wanted, out, settings, company, measure) | {"quantiles": QUANTILES}
+    return over(wanted, out, settings, listener, measure) | {"quantiles": QUANTILES}
 
 
 def measure(opened: Opened) -> Result:
@@ -53,13 +48,10 @@ def measure(opened: Opened) -> Result:
     for scene in scenes(opened):
         tree: Result = {"reference": references(scene), "auroc": {}, "switch": {}}
         for name in SCORES:
-            score = POSTERIOR_SCORES[name]
-            cuts = limits(score(scene.calibration.posterior), QUANTILES)
-            values = score(scene.test.posterior)
-            tree["auroc"][name] = separation(scene, values)
-            tree["switch"][name] = {
-                s: t.tolist() for s, t in switch_accuracy(scene, values, cuts).items()
-            }
+            scored = rate(scene, Score(router_named(name)))
+            accuracy = switch_accuracy(scene, scored.test, limits(scored.calibration, QUANTILES))
+            tree["auroc"][name] = separation(scene, scored.test)
+            tree["switch"][name] = {s: t.tolist() for s, t in accuracy.items()}
         clients.append(tree)
     return average(clients)
 
@@ -87,7 +79,7 @@ def draw(result: Result) -> Figure:
 
 def _panel(ax: Axes, result: Result, dataset: str, score: str) -> None:
     curves, x = result["sets"][dataset], result["quantiles"]
-    ax.axvspan(*CORRIDOR, color=INK, alpha=0.08, linewidth=0)
+    ax.axvspan(CORRIDOR[0], CORRIDOR[1], color=INK, alpha=0.08, linewidth=0)
     for s in SETS:
         look: dict[str, Any] = {"color": SET_COLOURS[s]}
         ax.plot(x, 100 * np.array(curves["switch"][score][s]), label=SET_NAMES[s], lw=1.8, **look)

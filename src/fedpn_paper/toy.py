@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from fedpn.federated.rounds import Company, Stopped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from fedpn.core.trees import Params
 from fedpn.data.batches import draw as draw_plan
 from fedpn.data.batches import stack_plans
 from fedpn.data.dataset import Array
+from fedpn.federated.listener import Listener, Stopped
 from fedpn.nn.density import RadialFlows
 from fedpn.nn.loss import LOSSES
 from fedpn.nn.posterior import Normalise, PosteriorNetwork, parameters
@@ -48,6 +48,13 @@ class Size(NamedTuple):
     mapped: int  # the number of classes whose densities are shown
     steps: int
     repeats: int  # a seed
+
+
+class Networks(NamedTuple):
+    """Several networks of one kind, side by side."""
+
+    model: Model
+    params: Params  # [seeds, ...] each
 
 
 FULL = Size((3, 5, 10, 20, 50, 100, 200), 20, 2000, 9)
@@ -82,7 +89,7 @@ def network(classes: int, seed: int) -> PosteriorNetwork:
 
 def train(
     loss: str, middle: tuple[float, float], classes: int, steps: int, seeds: list[tuple[int, int]]
-) -> tuple[Model, Params]:
+) -> Networks:
     """Trains one network for each seed, all of them stacked."""
     networks = [network(classes, 1000 * seed + repeat) for seed, repeat in seeds]
     model = make_model(networks[0], partial(LOSSES[loss], gamma=GAMMA))
@@ -97,7 +104,7 @@ def train(
     def one(params: Params, data: Data, plan: Any) -> Params:
         return fit(model.top, params, lambda n: n != "prior", adam(RATE), batches(data, plan))
 
-    return model, vmap(one)(params, Data(x, y), stack_plans(plans))
+    return Networks(model, vmap(one)(params, Data(x, y), stack_plans(plans)))
 
 
 def _stack(all_params: list[Params]) -> Params:
@@ -105,14 +112,14 @@ def _stack(all_params: list[Params]) -> Params:
 
 
 @torch.no_grad()
-def log_density(model: Model, params: Params, z: Array) -> Tensor:  # [n, 2] -> [seeds, n]
+def log_density(trained: Networks, z: Array) -> Tensor:  # [n, 2] -> [seeds, n]
     """Asks every stacked network for log p(z)."""
     points = torch.from_numpy(z.astype(np.float32))
-    log_p: Tensor = vmap(lambda p: model.posterior(p, points).log_density)(params)
+    log_p: Tensor = vmap(lambda p: trained.model.posterior(p, points).log_density)(trained.params)
     return log_p
 
 
-def run(out: Path, settings: Settings, company: Company) -> Result:
+def run(out: Path, settings: Settings, listener: Listener) -> Result:
     """Trains both losses for every number of classes and both places of the middle cluster."""
     size = QUICK if settings.quick else FULL
     seeds = [(seed, repeat) for seed in settings.seeds for repeat in range(size.repeats)]
@@ -120,8 +127,8 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
     result: Result = {"data": [], "classes": list(size.classes), "steps": size.steps}
     result |= {"networks": len(seeds), "true": {}, "maps": {}, "places": {m: {} for m in MIDDLES}}
     for done, (place, classes, loss) in enumerate(work):
-        company.tell("training", done, len(work))
-        if company.stop():
+        listener.progress("training", done, len(work))
+        if listener.stopping():
             raise Stopped(f"after {done} of {len(work)} trainings")
         middle = MIDDLES[place]
         trained = train(loss, middle, classes, size.steps, seeds)
@@ -138,13 +145,13 @@ def run(out: Path, settings: Settings, company: Company) -> Result:
     return result
 
 
-def _measure(trained: tuple[Model, Params], middle: tuple[float, float]) -> Result:
+def _measure(trained: Networks, middle: tuple[float, float]) -> Result:
     """Log-density at the centre of the middle cluster, over fresh rows of it, and at the others.
 
     `sure` is the lower one of the two clusters whose label is certain.
     """
     fresh = np.array(middle) + DEVIATION * np.random.default_rng(23).standard_normal((1000, 2))
-    log_p = log_density(*trained, np.concatenate([SURE, [middle], fresh]))
+    log_p = log_density(trained, np.concatenate([SURE, [middle], fresh]))
     return {
         "centre": log_p[:, 2],
         "rows": log_p[:, 3:].median(1).values,
@@ -152,13 +159,13 @@ def _measure(trained: tuple[Model, Params], middle: tuple[float, float]) -> Resu
     }
 
 
-def _map(trained: tuple[Model, Params], place: str) -> list[list[float]]:
+def _map(trained: Networks, place: str) -> list[list[float]]:
     """The log-density over a window, of the network with the median density at the middle."""
     left, right, bottom, top = WINDOWS[place]
     across, up = np.meshgrid(np.linspace(left, right, GRID), np.linspace(bottom, top, GRID))
-    middle = log_density(*trained, np.array([MIDDLES[place]]))[:, 0]
+    middle = log_density(trained, np.array([MIDDLES[place]]))[:, 0]
     median = int(middle.argsort()[len(middle) // 2])
-    log_p = log_density(*trained, np.stack([across.ravel(), up.ravel()], 1))[median]
+    log_p = log_density(trained, np.stack([across.ravel(), up.ravel()], 1))[median]
     grid: list[list[float]] = log_p.reshape(GRID, GRID).double().numpy().round(2).tolist()
     return grid
 

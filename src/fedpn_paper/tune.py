@@ -9,6 +9,7 @@ import argparse
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,23 @@ from typing import Any
 from fedpn.core import store
 from fedpn.core.allocator import keep_freed_memory
 from fedpn.data.federation import tuning
-from fedpn.federated.personalise import Observer, calibrate_all
-from fedpn.federated.rounds import Company, play_rounds
-from fedpn.routing.thresholds import rows_needed
-from fedpn.runs.config import Config, resolve
-from fedpn.runs.evaluate import evaluate, look
-from fedpn.runs.pipeline import personal_stage
-from fedpn.runs.prepare import Prepared, is_routed, prepare
-from fedpn_paper.cells import OWN
+from fedpn.federated.listener import Listener
+from fedpn.federated.personal import Adapt
+from fedpn.federated.simulator import Simulator
+from fedpn.federated.site import Setup
+from fedpn.federated.training import Train
+from fedpn.routing.rules import rows_needed
+from fedpn.runs.config import Config
+from fedpn.runs.evaluate import evaluate
+from fedpn.runs.phases import phases_of
+from fedpn.runs.prepare import prepare
+from fedpn_paper.cells import OWN, without_preset
+from fedpn_paper.score_names import short
+from fedpn_paper.training import Trained, train
 
 Tree = dict[str, Any]
 SPLIT = 1  # the seed of the rows held out
-SCORES = ("log_density", "entropy")
+ROUTERS = ("log_density", "dirichlet_entropy")  # tried where a candidate leaves it open
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.3)
 
 
@@ -38,47 +44,55 @@ def candidates(dataset: str) -> dict[str, Tree]:
     return found
 
 
-def try_out(dataset: str, candidate: Tree, out: Path, company: Company) -> list[Tree]:
+def try_out(dataset: str, candidate: Tree, out: Path, listener: Listener) -> list[Tree]:
     """Trains a candidate once and judges every personal stage and switch that it allows."""
     settings = {k: v for k, v in candidate.items() if k != "personal_steps"}
     own = OWN.get(settings.get("algorithm", "fedpn"), {})
-    layers = [own, settings, {"dataset": dataset}]
-    config = resolve(layers)
-    ready = prepare(config)
-    ready = ready._replace(federation=tuning(ready.federation, SPLIT))
-    out.mkdir(parents=True, exist_ok=True)
-    state = play_rounds(config, ready, out, company)
-    found = []
+    config = without_preset(dataset, [own, settings])
+    setup = prepare(config)
+    setup = replace(setup, federation=tuning(setup.federation, SPLIT))
+    trained = train(config, setup, out, listener)
+    found: list[Tree] = []
     for steps in candidate.get("personal_steps", [config.method.adapt_steps]):
-        tried = resolve([*layers, {"method": {"adapt_steps": steps}}])
-        people, observe, thresholds = personal_stage(
-            tried, ready, state.server, state.memories, company
-        )
-        for score, share in _switches(tried, ready):
-            judge = Observer(observe.model, observe.embed, score)
-            if thresholds is not None:
-                limits = share, config.routing.abstain
-                thresholds = calibrate_all(people, judge, ready.federation.calibration, *limits)
-            found.append(_figures(tried, ready, look(ready.federation, people, judge, thresholds)))
-            found[-1] |= {"personal_steps": steps}
-            if thresholds is not None:
-                found[-1] |= {"score": score, "outliers": share}
+        method = replace(config.method, adapt_steps=steps)
+        found += _judge(trained._replace(config=replace(config, method=method)), listener)
     return found
 
 
-def _switches(config: Config, ready: Prepared) -> Iterator[tuple[str, float]]:
-    """Every score with every share that the fewest calibration rows allow."""
-    if not is_routed(config):
-        yield config.routing.score, config.routing.outliers
+def _judge(trained: Trained, listener: Listener) -> Iterator[Tree]:
+    """Plays the personal stage once, and judges it with every switch."""
+    config, simulator, server = trained
+    simulator.members.clear()  # of a personal stage before this one
+    adapt = [phase for phase in phases_of(config) if isinstance(phase, Adapt)]
+    simulator.visit(adapt, server, listener)
+    for tried in _switches(config, trained.setup):
+        rest = [p for p in phases_of(tried) if not isinstance(p, Train | Adapt)]
+        records = simulator.visit(rest, server, listener)
+        found = _figures(tried, simulator, records) | {"personal_steps": config.method.adapt_steps}
+        if tried.router:
+            found |= {"score": short(tried.router), "outliers": tried.routing.outliers}
+        yield found
+
+
+def _switches(config: Config, setup: Setup) -> Iterator[Config]:
+    """The settings with every share that the fewest calibration rows allow.
+
+    A router that the candidate names is kept; else those of the paper are tried.
+    """
+    if not config.router:
+        yield config
         return
-    fewest = min(map(len, ready.federation.calibration))
-    for score in SCORES:
-        yield from ((score, share) for share in SHARES if rows_needed(share) <= fewest)
+    fewest = min(map(len, setup.federation.calibration))
+    for router in ROUTERS if config.routing.router == "auto" else (config.router,):
+        for share in SHARES:
+            if rows_needed(share) <= fewest:
+                routing = replace(config.routing, router=router, outliers=share)
+                yield replace(config, routing=routing)
 
 
-def _figures(config: Config, ready: Prepared, views: list[Any]) -> Tree:
-    headline = "switch" if is_routed(config) else config.method.headline
-    total = evaluate(ready.federation, views, headline, config.routing.score)
+def _figures(config: Config, simulator: Simulator, records: dict[int, dict[str, Any]]) -> Tree:
+    views = [records[client]["evaluate"] for client in range(simulator.clients)]
+    total = evaluate(simulator.setup.federation, views, config.headline, config.router)
     figures = {
         who: {name: round(100 * value, 2) for name, value in row.items()}
         for who, row in total["accuracy"].items()
@@ -101,7 +115,7 @@ def main() -> None:
                 continue
             print(f"{dataset}: {name}", file=sys.stderr, flush=True)
             place = options.out / "runs" / f"{dataset}-{name}"
-            found = try_out(dataset, candidate, place, Company())
+            found = try_out(dataset, candidate, place, Listener())
             kept[name] = {"candidate": candidate, "found": found}
             store.write_json(path, kept)
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import shlex
+import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,10 @@ from PIL import Image
 
 import fedpn
 from fedpn.cli.main import main
+from fedpn.core import store
+from fedpn.core.settings import read_toml
 from fedpn.data.sources.datasets import load as load_dataset
+from fedpn.routing.scores import POSTERIOR_SCORES
 
 QUICK = [
     "--rounds",
@@ -46,7 +51,11 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "--router", "magic"], "choose one of"),
         (["run", "--resume"], "--resume needs --out"),
         (["run", "--device", "gpu"], "choose one of auto"),
-        (["run", "--set", "train.cohort=-1"], "at least 0"),
+        (["run", "--set", "engine.cohort=-1"], "at least 0"),
+        (["run", "--set", "train.cohort=3"], "train.cohort is called engine.cohort now"),
+        (["run", "--set", "routing.score=msp"], "routing.score is called routing.router now"),
+        (["run", "--router", "entropy"], "dirichlet_entropy"),
+        (["run", "--algorithm", "fedavg", "--router", "log_density"], "of posterior networks"),
         (["run", "--checkpoint-every", "0"], "must be at least 1"),
         (["run", "--wat"], "unrecognized arguments"),
         (["run", "mine.csv"], "--dataset mine.csv"),
@@ -148,7 +157,7 @@ def test_every_algorithm_runs(name, tmp_path, capsys):
     assert set(metrics["accuracy"]["personal"]) == {"ind", "ood", "mix"}
 
 
-@pytest.mark.parametrize("router", ["msp", "energy", "entropy", "gaussian", "foreign"])
+@pytest.mark.parametrize("router", ["msp", "energy", "softmax_entropy", "gaussian", "foreign"])
 @pytest.mark.parametrize("name", ["fedavg", "fedrod", "fedpn"])
 def test_any_method_can_be_routed(name, router, tmp_path):
     out, inputs = tmp_path / "run", tmp_path / "x.npz"
@@ -159,6 +168,77 @@ def test_any_method_can_be_routed(name, router, tmp_path):
     assert 0 <= metrics["routing"]["auroc"] <= 1
     np.savez(inputs, images=load_dataset("digits").x[:3, 0])
     assert main(["predict", str(out), str(inputs), "--client", "1"]) == 0
+
+
+@pytest.mark.parametrize("router", sorted(POSTERIOR_SCORES))
+def test_posterior_networks_are_routed_by_all_their_scores(router, tmp_path):
+    out, inputs = tmp_path / "run", tmp_path / "x.npz"
+    assert main(["run", *QUICK, "--router", router, "--out", str(out)]) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert (metrics["headline"], metrics["routing"]["score"]) == ("switch", router)
+    np.savez(inputs, images=load_dataset("digits").x[:3, 0])
+    assert main(["predict", str(out), str(inputs), "--client", "1"]) == 0
+
+
+def test_a_posterior_network_may_do_without_a_switch(tmp_path):
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, "--router", "none", "--out", str(out)]) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert "routing" not in metrics
+    assert metrics["accuracy"].keys() <= {"personal", "global"}
+
+
+def test_a_router_of_ones_own_file(tmp_path):
+    """It learns from training rows, decides, and is found again by whoever asks the run."""
+    (tmp_path / "norms.py").write_text(OWN_ROUTER)
+    out, spec = tmp_path / "run", f"{tmp_path / 'norms.py'}:Norms"
+    assert main(["run", *QUICK, "--router", spec, "--out", str(out)]) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert (metrics["headline"], metrics["routing"]["score"]) == ("switch", spec)
+    predictor = fedpn.load(out, 1)
+    assert predictor.bundle.router["centre"].shape == (16,)
+    answers = predictor(load_dataset("digits").x[:5, 0])
+    assert all(answer.uncertainty["epistemic"] >= 0 for answer in answers)
+
+
+OWN_ROUTER = """
+from dataclasses import dataclass
+from fedpn.routing.routers import Router
+
+@dataclass(frozen=True)
+class Norms(Router):
+    def fit(self, local, shared, labels):
+        return {"centre": local.z.mean(0)}
+
+    def score(self, local, shared, state):
+        return (local.z - state["centre"]).norm(dim=-1)
+"""
+
+
+def test_named_sets_run_under_their_presets(real_data, tmp_path):
+    """What is typed goes over them."""
+    out = tmp_path / "run"
+    settings = ["--dataset", "mnist", "--set", "method.lr=0.005", *QUICK]
+    assert main(["run", *settings, "--out", str(out)]) == 0
+    config = read_toml(out / "config.toml")
+    assert (config["rounds"], config["clients"]) == (1, 4)
+    assert config["fedpn"]["lr"] == 0.005
+    assert config["routing"]["router"] == "log_density"
+    assert main(["run", *QUICK, "--out", str(tmp_path / "digits")]) == 0
+    config = read_toml(tmp_path / "digits" / "config.toml")
+    assert (config["train"]["batch"], config["fedpn"]["lr"]) == (16, 0.02)
+
+
+def test_settings_are_printed_as_a_config(capsys):
+    assert main(["settings", "--dataset", "fashionmnist"]) == 0
+    text = capsys.readouterr().out
+    tree = tomllib.loads(text)
+    assert tree["routing"]["router"] == "dirichlet_entropy"
+    assert tree["routing"]["outliers"] == 0.3
+    assert "outliers = 0.3  # the share of rows like its own that a client delegates" in text
+    assert "beta = 0.3  # concentration, under `dirichlet`" in text
+    assert main(["settings", "--dataset", "fashionmnist", "--algorithm", "ditto"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["routing"]["router"] == "auto"
 
 
 def test_algorithms_are_listed_with_their_papers(capsys):
@@ -321,6 +401,46 @@ def test_damage_is_noticed(quick_run, tmp_path):
         fedpn.load(out)
 
 
+def test_a_bundle_of_another_format_is_refused_in_a_sentence(quick_run, tmp_path, capsys):
+    """As the first version wrote them: thresholds in bundle.json, clients stacked."""
+    old = tmp_path / "old"
+    shutil.copytree(quick_run, old)
+    tree = store.read_json(old / "bundle.json")
+    assert tree["format"] == 2
+    store.write_json(old / "bundle.json", tree | {"format": 1, "thresholds": []})
+    for name in ("routers.safetensors", "rules.safetensors"):
+        (old / name).unlink()
+    store.seal(old)
+    np.savez(tmp_path / "in.npz", images=load_dataset("digits").x[:1, 0])
+    for command in (
+        ["predict", str(old), str(tmp_path / "in.npz"), "--client", "0"],
+        ["export", str(old), "--client", "0", "--out", str(tmp_path / "new")],
+    ):
+        assert main(command) == 2
+        said = capsys.readouterr().err.strip()
+        assert said.startswith(f"fedpn: {old} is of format 1, and this fedpn reads format 2")
+        assert "train anew" in said
+        assert "\n" not in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_each_slot_of_a_client_has_its_file_and_each_tensor_its_client(tmp_path):
+    out = tmp_path / "run"
+    assert main(["run", *QUICK, "--router", "gaussian", "--out", str(out)]) == 0
+    for file, some in (
+        ("clients", "head.0.weight"),
+        ("routers", "mean"),
+        ("rules", "epistemic"),
+    ):
+        names = store.tensor_names(out / f"{file}.safetensors")
+        assert {name.partition("/")[0] for name in names} == {"0", "1", "2", "3"}
+        assert {f"{client}/{some}" for client in range(4)} <= set(names)
+    bundles = [fedpn.load(out, client).bundle for client in range(4)]
+    assert len({bundle.rule for bundle in bundles}) == 4
+    assert not bundles[0].router["mean"].equal(bundles[1].router["mean"])
+    assert not any(name.startswith("encoder.") for name in bundles[0].own), "that is shared"
+
+
 def test_data_commands(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FEDPN_DATA", str(tmp_path))
     monkeypatch.setenv("FEDPN_CACHE", str(tmp_path))
@@ -368,7 +488,7 @@ def test_doctor_tells_what_is_in_use(capsys):
 
 def test_a_cohort_may_be_auto(tmp_path):
     out = tmp_path / "run"
-    assert main(["run", *QUICK, "--set", "train.cohort=auto", "--out", str(out)]) == 0
+    assert main(["run", *QUICK, "--set", "engine.cohort=auto", "--out", str(out)]) == 0
     engine = json.loads((out / "engine.json").read_text())
     assert engine["cohort"] > 1
     assert engine["threads"] == 1

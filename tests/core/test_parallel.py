@@ -48,11 +48,11 @@ def test_one_core_or_a_gpu_needs_no_threads(monkeypatch):
 def test_two_threads_agree_with_one_however_often_they_meet(name, two_threads):
     """`functional_call` lends parameters to modules: a shared one would mix clients up."""
     method = ALGORITHMS[name]()
-    model, data, rows = setting(method.network, norm=True)
+    setup = setting(method.network, norm=True)
 
     def play():
-        state = settings.play(method, model, data, rows)
-        return state.server, [state.memories[c] for c in range(len(rows))]
+        played = settings.play(method, setup)
+        return played.server, [played.memories[c] for c in range(len(settings.SIZES))]
 
     first = play()
     for _ in range(3):

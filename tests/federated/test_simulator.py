@@ -9,10 +9,10 @@ from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.errors import UserError
 from fedpn.core.trees import flatten
 from fedpn.federated.aggregation import AggregationSettings
-from fedpn.federated.simulator import Engine, begin, plan_round, sample
+from fedpn.federated.settings import FaultSettings
+from fedpn.federated.training import Train, sample
 from fedpn.nn.posterior import parameters
-from fedpn.federated.settings import FaultSettings, TrainSettings
-from settings import SIZES, play, setting
+from settings import SIZES, Kept, play, setting, with_inputs, work_of
 
 
 def assert_same(a, b, tolerance):
@@ -27,7 +27,7 @@ def assert_same(a, b, tolerance):
 def test_cohorts_agree(algorithm, state):
     method = algorithm(optimizer_state=state)
     one, many, three = (
-        play(method, *setting(method.network), cohort=c, epochs=2) for c in (1, 5, 3)
+        play(method, setting(method.network), cohort=c, epochs=2) for c in (1, 5, 3)
     )
     for other in (many, three):
         assert_same(one.server, other.server, 1e-10)
@@ -35,15 +35,16 @@ def test_cohorts_agree(algorithm, state):
             assert_same(a, b, 1e-10)
 
 
-def _loop(method, model, data, rows, count, **options):
+def _loop(method, setup, count, **options):
     """FedAvg as people write it: a module and a torch optimiser per client."""
-    config = TrainSettings(**({"batch": 8, "steps": 0, "epochs": 1} | options))
+    model, data, rows = setup.model, setup.data, setup.federation.train
+    work = work_of(**options)
     shared = {n: p.clone() for n, p in parameters(model.network).items()}
     saved = None
     kept = {}
     for r in range(count):
         uploads, states, weights = [], [], []
-        for c in sample(len(rows), config.join, 0, r):
+        for c in sample(len(rows), work.join, 0, r):
             network = model.network
             network.load_state_dict(shared)
             optimizer = torch.optim.SGD(network.parameters(), method.lr, method.momentum)
@@ -53,8 +54,7 @@ def _loop(method, model, data, rows, count, **options):
             if method.optimizer_state == "keep" and c in kept:
                 for p, v in zip(network.parameters(), kept[c], strict=True):
                     optimizer.state[p]["momentum_buffer"] = v.clone()
-            plan = plan_round(rows, np.array([c]), config, 0, r).rows[0]
-            for index in plan:
+            for index in Train(method, work, 0).plan(rows[c], int(c), r):
                 optimizer.zero_grad()
                 model.loss(network, network.embed(data.x[index]), data.y[index]).backward()
                 optimizer.step()
@@ -76,9 +76,10 @@ def _loop(method, model, data, rows, count, **options):
 @pytest.mark.parametrize("algorithm", [FedAvg, FedPN])
 def test_rounds_agree_with_plain_loops(algorithm, state, join):
     method = algorithm(optimizer_state=state)
-    model, data, rows = setting(method.network)
-    ours = method.shared(play(method, model, data, rows, join=join).server)
-    theirs = _loop(method, model, data, rows, 3, join=join)
+    setup = setting(method.network)
+    ours = method.shared(play(method, setup, join=join).server)
+    theirs = _loop(method, setup, 3, join=join)
+    assert ours.keys() == theirs.keys()
     for name in ours:
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-9, atol=1e-9)
 
@@ -86,15 +87,16 @@ def test_rounds_agree_with_plain_loops(algorithm, state, join):
 def test_a_client_with_few_rows_idles():
     """Epochs give clients unequal steps: the mean is of each one's own."""
     method = FedAvg(optimizer_state="reset", momentum=0.0)
-    model, data, rows = setting("classifier")
-    ours = play(method, model, data, rows, count=1, steps=0, epochs=1).server["model"]
-    config = TrainSettings(batch=8, steps=0, epochs=1)
-    plans = [plan_round(rows, np.array([c]), config, 0, 0).rows[0] for c in range(5)]
+    setup = setting("classifier")
+    model, data, rows = setup.model, setup.data, setup.federation.train
+    ours = play(method, setup, count=1, steps=0, epochs=1).server["model"]
+    phase = Train(method, work_of(steps=0, epochs=1), 0)
+    plans = [phase.plan(rows[c], c, 0) for c in range(5)]
     assert [len(p) for p in plans] == [5, 2, 4, 1, 3]
     total = {}
     for c, plan in enumerate(plans):
         network = model.network
-        network.load_state_dict(parameters(setting("classifier")[0].network))
+        network.load_state_dict(parameters(setting("classifier").model.network))
         optimizer = torch.optim.SGD(network.parameters(), method.lr)
         for index in plan:
             optimizer.zero_grad()
@@ -114,78 +116,94 @@ def test_who_joins_depends_on_seed_and_round_alone():
 
 
 def test_dropped_clients_are_named_and_do_not_count():
-    model, data, rows = setting("classifier")
-    method = FedAvg()
-    state = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
-    work = TrainSettings(batch=8, steps=2)
-    engine = Engine(method, model.task, data, rows, 0, work, FaultSettings(dropout=0.5, patience=9))
-    records = [record for _, record in engine.rounds(state, 12)]
-    assert 0 < np.mean([len(r.dropped) for r in records]) < 5
-    assert all(r.joined == 5 for r in records)
-    assert len({tuple(r.dropped) for r in records}) > 3
+    faults = FaultSettings(dropout=0.5, patience=9)
+    lines = play(FedAvg(), setting("classifier"), faults, count=12, steps=2, epochs=0).lines
+    assert len(lines) == 12
+    assert 0 < np.mean([len(line["dropped"]) for line in lines]) < 5
+    assert all(line["joined"] == 5 for line in lines)
+    assert len({tuple(line["dropped"]) for line in lines}) > 3
+
+
+def test_who_drops_out_leaves_the_mean_of_the_others():
+    """The server's model after a round is that of the clients that stayed, by their rows."""
+    method, setup = FedAvg(optimizer_state="reset"), setting("classifier")
+    faults = FaultSettings(dropout=0.5)
+    played = play(method, setup, faults, count=1, steps=2, epochs=0)
+    (line,) = played.lines
+    there = [c for c in range(5) if c not in line["dropped"]]
+    assert 0 < len(there) < 5
+    phase, total = Train(method, work_of(steps=2, epochs=0), 0), {}
+    for c in there:
+        network = setting("classifier").model.network
+        optimizer = torch.optim.SGD(network.parameters(), method.lr, method.momentum)
+        for index in phase.plan(setup.federation.train[c], c, 0):
+            optimizer.zero_grad()
+            z = network.embed(setup.data.x[index])
+            setup.model.loss(network, z, setup.data.y[index]).backward()
+            optimizer.step()
+        for name, p in network.state_dict().items():
+            total[name] = total.get(name, 0) + p * SIZES[c] / sum(SIZES[i] for i in there)
+    for name, p in played.server["model"].items():
+        torch.testing.assert_close(p, total[name], rtol=1e-10, atol=1e-10)
 
 
 def test_a_round_of_none_keeps_the_server_and_too_many_end_the_run():
-    model, data, rows = setting("classifier")
-    method = FedAvg()
-    state = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
-    work, faults = TrainSettings(batch=8, steps=2), FaultSettings(dropout=1.0, patience=2)
-    engine = Engine(method, model.task, data, rows, 0, work, faults)
-    played = engine.rounds(state, 9)
-    after, record = next(played)
-    assert record.loss is None
-    assert record.dropped == [0, 1, 2, 3, 4]
-    assert after.server is state.server
-    next(played)
+    setup, method, journal = setting("classifier"), FedAvg(), Kept(None, every=1)
+    faults = FaultSettings(dropout=1.0, patience=2)
     with pytest.raises(UserError, match="2 rounds in a row had no valid upload"):
-        next(played)
+        play(method, setup, faults, count=9, steps=2, epochs=0, journal=journal)
+    assert [line["loss"] for line in journal.lines] == [None, None]
+    assert [line["dropped"] for line in journal.lines] == [[0, 1, 2, 3, 4]] * 2
+    assert [line["norm"] for line in journal.lines] == [0.0, 0.0]
+    first = method.init(setup.model.task, setup.fresh)
+    for state, rounds in zip(journal.states, (1, 2), strict=True):
+        assert (state.round, state.counted) == (rounds, False)
+        assert_same(state.server, first, 0)
+
+
+def test_a_run_of_which_no_round_counted_ends_in_words_however_short():
+    faults = FaultSettings(dropout=1.0, patience=9)
+    with pytest.raises(UserError, match="2 rounds in a row had no valid upload"):
+        play(FedAvg(), setting("classifier"), faults, count=2, steps=2, epochs=0)
 
 
 def test_uploads_that_are_not_finite_or_too_long_are_refused():
-    model, data, rows = setting("classifier")
-    poisoned = data._replace(x=data.x.clone())
-    poisoned.x[rows[2]] = torch.nan
-    poisoned.x[rows[4]] *= 1e6
-    work = TrainSettings(batch=8, steps=2)
-    method = FedAvg(optimizer_state="keep")
-    first = begin(method, model.task, parameters(model.network), [data.y[r] for r in rows])
-    engine = Engine(method, model.task, poisoned, rows, 0, work, FaultSettings(max_norm=50.0))
-    state, record = next(engine.rounds(first, 1))
-    assert record.refused == [2, 4]
-    assert all(t.isfinite().all() for t in flatten(state.server).values())
-    assert not any(v.any() for v in state.memories[2]["optimizer"].values())  # as it was
-    assert state.memories[0]["optimizer"]["velocity/head.0.weight"].any()
+    setup = setting("classifier")
+    rows, x = setup.federation.train, setup.data.x.clone()
+    x[rows[2]] = torch.nan
+    x[rows[4]] *= 1e6
+    method, faults = FedAvg(optimizer_state="keep"), FaultSettings(max_norm=50.0)
+    played = play(method, with_inputs(setup, x), faults, count=1, steps=2, epochs=0)
+    assert played.lines[0]["refused"] == [2, 4]
+    assert all(t.isfinite().all() for t in flatten(played.server).values())
+    assert not any(v.any() for v in played.memories[2]["optimizer"].values())  # as it was
+    assert played.memories[0]["optimizer"]["velocity/head.0.weight"].any()
 
 
 def test_stragglers_do_some_of_their_steps():
-    rows = tuple(np.arange(40) + 40 * c for c in range(50))
-    work = TrainSettings(batch=8, steps=10)
-    plan = plan_round(rows, np.arange(50), work, 0, 0, stragglers=0.4)
-    steps = (plan.rows[:, :, 0] >= 0).sum(1)
+    phase = Train(FedAvg(), work_of(steps=10, epochs=0), 0, stragglers=0.4)
+    whole = Train(FedAvg(), work_of(steps=10, epochs=0), 0)
+    rows = [np.arange(40) + 40 * c for c in range(50)]
+    plans = [phase.plan(mine, c, 0) for c, mine in enumerate(rows)]
+    steps = np.array([len(plan) for plan in plans])
     assert 10 < (steps < 10).sum() < 30
     assert steps.min() >= 1
+    for c, plan in enumerate(plans):
+        assert np.array_equal(plan, whole.plan(rows[c], c, 0)[: len(plan)])
 
 
 @pytest.mark.parametrize("rule", ["median", "trimmed", "krum", "multikrum"])
 def test_robust_rules_shrug_off_an_attacker(rule):
     """One client's rows are absurd: the mean follows, robust rules do not."""
-    model, data, rows = setting("classifier")
-    attacked = data._replace(x=data.x.clone())
-    attacked.x[rows[1]] = 1e4
+    setup = setting("classifier")
+    x = setup.data.x.clone()
+    x[setup.federation.train[1]] = 1e4
     moved = {}
     for name in ("mean", rule):
         aggregation = AggregationSettings(rule=name, byzantine=0.2)
-        for label, d in (("clean", data), ("attacked", attacked)):
-            state = play(
-                FedAvg(optimizer_state="reset"),
-                model,
-                d,
-                rows,
-                FaultSettings(),
-                aggregation,
-                count=1,
-            )
-            moved[name, label] = torch.cat([t.flatten() for t in state.server["model"].values()])
+        for label, s in (("clean", setup), ("attacked", with_inputs(setup, x))):
+            played = play(FedAvg(optimizer_state="reset"), s, None, aggregation, count=1)
+            moved[name, label] = torch.cat([t.flatten() for t in played.server["model"].values()])
 
     def shift(name):
         return (moved[name, "clean"] - moved[name, "attacked"]).norm()
@@ -194,14 +212,13 @@ def test_robust_rules_shrug_off_an_attacker(rule):
 
 
 def test_the_private_mean_is_bounded_and_drawn_by_the_seed():
-    model, data, rows = setting("classifier")
-    method = FedAvg(optimizer_state="reset")
-    first = torch.cat([t.flatten() for t in parameters(model.network).values()])
+    setup, method = setting("classifier"), FedAvg(optimizer_state="reset")
+    first = torch.cat([t.flatten() for t in setup.fresh.values()])
 
     def move(noise, clip):
         aggregation = AggregationSettings(rule="private", noise=noise, clip=clip)
-        state = play(method, model, data, rows, FaultSettings(), aggregation, count=1)
-        return torch.cat([t.flatten() for t in state.server["model"].values()]) - first
+        played = play(method, setup, None, aggregation, count=1)
+        return torch.cat([t.flatten() for t in played.server["model"].values()]) - first
 
     assert move(0.0, 0.01).norm() <= 0.01 + 1e-12
     assert torch.equal(move(1.0, 0.01), move(1.0, 0.01))

@@ -13,13 +13,13 @@ from sklearn.neighbors import NearestNeighbors
 
 import fedpn_paper as experiments
 from fedpn.cli.main import main
-from fedpn.core import store
+from fedpn.core import dirichlet, store
 from fedpn.core.dirichlet import Posterior
 from fedpn.data.sources.datasets import load
-from fedpn.federated.rounds import Company
-from fedpn.routing import switch
-from fedpn.routing import thresholds as calibrate
-from fedpn.routing.scores import of_posterior
+from fedpn.federated.listener import Listener, Stopped
+from fedpn.routing.opinion import of_posterior
+from fedpn.routing.rules import threshold
+from fedpn.routing.scores import POSTERIOR_SCORES
 from fedpn_paper import (
     landscape,
     noise,
@@ -34,6 +34,7 @@ from fedpn_paper import (
 )
 from fedpn_paper.figure import Settings, typeset
 from fedpn_paper.opened import open_run
+from fedpn_paper.score_names import short
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +196,7 @@ def test_the_toy_clusters():
 def test_labels_reach_the_toy_density_through_the_original_loss_alone():
     z = np.array([[0.0, 1.0]])
     found = {
-        (loss, k): toy.log_density(*toy.train(loss, (0.0, 1.0), k, 30, [(0, 0)]), z)
+        (loss, k): toy.log_density(toy.train(loss, (0.0, 1.0), k, 30, [(0, 0)]), z)
         for loss in ("bayesian", "repaired")
         for k in (3, 50)
     }
@@ -205,20 +206,20 @@ def test_labels_reach_the_toy_density_through_the_original_loss_alone():
 
 def test_noise_is_among_the_noisy_classes_and_dealt_by_what_it_says():
     config = stopgrad.settings_of(Settings(quick=True), seed=0, loss="repaired")
-    ready, before = noise.prepare_noisy(config)
-    after, chosen = ready.dataset.y, np.isin(before, noise.NOISY)
+    setup, before = noise.prepare_noisy(config)
+    after, chosen = setup.dataset.y, np.isin(before, noise.NOISY)
     np.testing.assert_array_equal(before, load("digits").y)
     np.testing.assert_array_equal(after[~chosen], before[~chosen])
     assert set(after[chosen]) == set(noise.NOISY)
     assert (after[chosen] != before[chosen]).mean() == pytest.approx(0.8, abs=0.06)
-    assert max(len(set(after[rows])) for rows in ready.federation.train) <= 3
+    assert max(len(set(after[rows])) for rows in setup.federation.train) <= 3
     assert config.method.loss == "repaired"
 
 
 def test_noise_after_dealing_leaves_whole_classes_to_each():
     config = noisy.settings_of(Settings(quick=True), seed=0, part="clients")
-    ready, before = noise.prepare_noisy(config, dealt_first=True)
-    after, rows = ready.dataset.y, ready.federation.train
+    setup, before = noise.prepare_noisy(config, dealt_first=True)
+    after, rows = setup.dataset.y, setup.federation.train
     assert max(len(set(before[mine])) for mine in rows) <= 3
     assert max(len(set(after[mine])) for mine in rows) > 3
     assert np.isin(before[after >= 5], noise.NOISY).all()
@@ -229,7 +230,8 @@ def test_the_measures_of_noise():
     alpha = 1 + 20 * torch.rand(60, 10, generator=rng)
     log_p = torch.randn(60, generator=rng)
     dark = np.arange(60) >= 25
-    held = noise.Held(alpha, Posterior(alpha, log_p, log_p, alpha), dark, alpha.argmax(-1).numpy())
+    opinion = of_posterior(Posterior(alpha, log_p, log_p, alpha), alpha, alpha)
+    held = noise.Held(opinion, dark, alpha.argmax(-1).numpy())
     by_noise = noisy.measure([held])
     entropies = np.array(
         [(-(m * np.log(m)).sum(-1)).mean() for m in _draws(alpha.double().numpy())]
@@ -272,7 +274,7 @@ def test_limits_follow_the_rule_of_calibration(n):
     values = torch.randn(n, generator=torch.Generator().manual_seed(n))
     shares = (0.1, 0.2, 0.5, 0.75)
     found = scenes.limits(values, 1 - torch.tensor(shares, dtype=torch.float64))
-    assert found.tolist() == [calibrate.threshold(values, share) for share in shares]
+    assert found.tolist() == [threshold(values, share) for share in shares]
     ends = scenes.limits(values, torch.tensor([0.0, 1.0]))
     assert ends.tolist() == [-math.inf, math.inf]
 
@@ -308,14 +310,16 @@ def test_scores_meet_the_run_at_its_own_score(home, played):
 
 
 def test_every_score_has_a_name():
-    assert set(scores.SCORES) == set(scores.NAMES)
+    assert set(scores.ROUTERS) == set(scores.NAMES)
+    taken = {short(name) for name in POSTERIOR_SCORES} | {"msp", "energy", "gaussian", "foreign"}
+    assert set(scores.NAMES) == taken | {"neighbours"}
 
 
 def test_neighbours_and_separation_by_others(first_scene):
     scene = first_scene
-    found = scores.neighbours(scene, scene.test)
-    trained = NearestNeighbors(n_neighbors=scores.NEIGHBOURS).fit(scene.train.numpy())
-    distance = trained.kneighbors(scene.test.z.numpy())[0][:, -1]
+    found = scenes.rate(scene, scores.ROUTERS["neighbours"]).test
+    trained = NearestNeighbors(n_neighbors=scores.NEIGHBOURS).fit(scene.train.local.z.numpy())
+    distance = trained.kneighbors(scene.test.local.z.numpy())[0][:, -1]
     np.testing.assert_allclose(found, distance, rtol=1e-3, atol=1e-4)
     ind, ood = (distance[scene.sets[name]] for name in ("ind", "ood"))
     assert scenes.separation(scene, found) == pytest.approx(mann_whitney(ind, ood), abs=1e-3)
@@ -323,10 +327,9 @@ def test_neighbours_and_separation_by_others(first_scene):
 
 def test_gaussians_by_scipy(first_scene):
     scene = first_scene
-    train, labels = scene.train.double(), scene.train_labels
-    found = scores.gaussians(
-        scene._replace(train=train), scene.test._replace(z=scene.test.z.double())
-    )
+    scene = scene._replace(train=in_double(scene.train), test=in_double(scene.test))
+    train, labels = scene.train.local.z, scene.train_labels
+    found = scenes.rate(scene, scores.ROUTERS["gaussian"]).test
     classes, counts = labels.unique(return_counts=True)
     parts = [train[labels == c] for c in classes]
     scatter = [np.cov(p.T.numpy(), bias=True) for p in parts]
@@ -336,7 +339,7 @@ def test_gaussians_by_scipy(first_scene):
         n
         / len(labels)
         * stats.multivariate_normal(p.mean(0).numpy(), 0.9 * s + 0.1 * within + ridge).pdf(
-            scene.test.z.double().numpy()
+            scene.test.local.z.numpy()
         )
         for p, s, n in zip(parts, scatter, counts.numpy(), strict=True)
     )
@@ -344,14 +347,18 @@ def test_gaussians_by_scipy(first_scene):
     np.testing.assert_allclose(found.numpy()[there], -np.log(density[there]), rtol=1e-6)
 
 
+def in_double(pair):
+    return pair._replace(local=pair.local._replace(z=pair.local.z.double()))
+
+
 def test_the_rule_is_the_switch_of_the_library(opened):
-    rows = np.sort(np.concatenate(opened.ready.federation.test))
-    seen = opened.look(opened.shared, opened.embed(opened.shared, rows).flip(1))
-    told = refusal.rule(opened, seen)
+    rows = np.sort(np.concatenate(opened.setup.federation.test))
+    z = opened.observe.shared(rows).z.flip(1)
+    told = refusal.refuse(opened, z)
     answered = wrong = total = 0
-    for client in range(opened.ready.federation.clients):
-        stream, _ = refusal._stream(opened, client, seen)
-        decision = switch.decide(stream.local, stream.shared, opened.thresholds[client])
+    for client in range(opened.setup.federation.clients):
+        stream = refusal.stream_of(opened, client, z)
+        decision = opened.rule(client).decide(stream.views)
         answered += int(decision.answered.sum())
         wrong += int((decision.answered & (decision.label != stream.labels)).sum())
         total += len(stream.labels)
@@ -367,14 +374,15 @@ def test_the_rule_is_the_switch_of_the_library(opened):
 def test_strangers_are_told_by_every_score_as_scipy_says(opened):
     kinds = strangers.strangers(opened)
     assert set(kinds) == {"negatives", "noise"}
-    own = opened.ready.dataset
+    own = opened.setup.dataset
     assert all(images.shape[1:] == own.shape for images in kinds.values())
-    model, shared = opened.ready.model, opened.shared
-    known = np.sort(np.concatenate(opened.ready.federation.test))
+    model, shared = opened.setup.model, opened.shared
+    known = np.sort(np.concatenate(opened.setup.federation.test))
     told = strangers.measure(opened)["auroc"]["noise"]
     with torch.no_grad():
-        z = [model.embed(shared, x) for x in (opened.ready.data.x[known], kinds_tensor(kinds))]
-        totals = [of_posterior(model.posterior(shared, part)).total.numpy() for part in z]
+        z = [model.embed(shared, x) for x in (opened.setup.data.x[known], kinds_tensor(kinds))]
+        posteriors = [model.posterior(shared, part) for part in z]
+        totals = [dirichlet.entropy_of_mean(p.alpha).numpy() for p in posteriors]
     assert told["entropy_of_mean"] == pytest.approx(mann_whitney(*totals), abs=1e-3)
 
 
@@ -391,11 +399,10 @@ def test_strangers_of_another_dataset(real_data, opened, monkeypatch):
 
 
 def test_a_stopped_experiment_goes_on(tmp_path):
-    from fedpn.federated.rounds import Stopped
-
-    asked = iter([False, True])
+    asked, listener = iter([False, True]), Listener()
+    listener.stopping = lambda: next(asked)
     settings = Settings(quick=True, rounds=4)
     with pytest.raises(Stopped):
-        experiments.play("noisy", tmp_path / "a", settings, Company(stop=lambda: next(asked)))
+        experiments.play("noisy", tmp_path / "a", settings, listener)
     went_on = experiments.play("noisy", tmp_path / "a", settings)
     assert went_on == experiments.play("noisy", tmp_path / "b", settings)

@@ -8,11 +8,11 @@ import pytest
 from fedpn.core.store import read_json
 from fedpn_paper import claims, figure_claims, ledger, ledger_html, ledger_markdown, verdict
 from fedpn_paper.cells import Cell
-from fedpn_paper.grid import COLUMNS, PAPER_SETS
+from fedpn_paper.grid import COLUMNS, PAPER_SETS, cell_of
 from fedpn_paper.published import in_distribution, published, slips
 from fedpn_paper.record import read_records
+from fedpn_paper.results import Results
 from fedpn_paper.tables import Maker, tried
-from fedpn_paper.tally import Tally
 
 RESULTS = Path(__file__).parents[2] / "results"
 # Typed from the paper: InD, OOD, Mix of the eight methods in turn; then InD of Local and the eight.
@@ -98,7 +98,7 @@ def test_slips_are_found():
 
 
 def test_a_baseline_above_fedpn_is_told_with_a_reason():
-    tally = Tally(
+    results = Results(
         (
             record("mnist", "fedpn", 0.95, local=0.5, **{"global": 0.94, "oracle": 0.97}),
             record("mnist", "fedavg", 0.96),
@@ -107,12 +107,12 @@ def test_a_baseline_above_fedpn_is_told_with_a_reason():
             record("svhn", "fedavg", 0.70),
         )
     )
-    best = claims.best_on_mix(tally)
+    best = claims.best_on_mix(results)
     assert best.verdict == verdict.IN_PART
     assert "MNIST 95.0 (its global model alone 94.0) against 96.0 of FedAvg" in best.why
     assert "85.0 with its momentum reset" in best.why
     assert "its local models have 52.0, its global one 96.0, the switch 97.0" in best.why
-    both = claims.switch_beats_both(tally)
+    both = claims.switch_beats_both(results)
     assert both.verdict == verdict.NOT, "one seed proves nothing"
     assert "MNIST +1.0, 25 % of the oracle's gain" in both.why
     assert "SVHN -1.0" in both.why
@@ -131,15 +131,17 @@ def test_methods_are_compared_on_like_seeds():
     """An easy deal of a second seed is no merit of the method that was run with it."""
     easy = record("mnist", "fedpn", 0.99, seed=1, local=0.5, **{"global": 0.99, "oracle": 0.99})
     hard = record("mnist", "fedpn", 0.90, local=0.5, **{"global": 0.90, "oracle": 0.93})
-    verdict_ = claims.best_on_mix(Tally((easy, hard, record("mnist", "fedavg", 0.92))))
+    verdict_ = claims.best_on_mix(Results((easy, hard, record("mnist", "fedavg", 0.92))))
     assert verdict_.verdict == verdict.NOT
     assert "MNIST 90.0 (its global model alone 90.0) against 92.0" in verdict_.why
 
 
 def test_tally_over_seeds():
-    tally = Tally(tuple(record("mnist", "fedpn", m, seed=i) for i, m in enumerate((0.97, 0.98))))
-    assert str(tally.accuracy("mnist", "fedpn", "mix")) == "97.5 ± 0.5"
-    assert tally.accuracy("mnist", "fedavg", "mix") is None
+    results = Results(
+        tuple(record("mnist", "fedpn", m, seed=i) for i, m in enumerate((0.97, 0.98)))
+    )
+    assert str(results.accuracy("mnist", "fedpn", "mix")) == "97.5 ± 0.5"
+    assert results.accuracy("mnist", "fedavg", "mix") is None
 
 
 def test_the_ledger_shows_what_is_missing():
@@ -187,7 +189,7 @@ def test_the_ledger_in_docs_is_that_of_the_results():
 def test_every_kept_cell_still_counts_as_done():
     """Else the next `fedpn paper` would run them all again; those cut short it shall run again."""
     for kept in read_records(RESULTS):
-        cell = Cell(*(kept[key] for key in ledger.CELL))
+        cell = cell_of(kept)
         cut = kept["rounds"] < cell.config().rounds
         wanted = cell.settings() | ({"rounds": kept["rounds"]} if cut else {})
         assert kept["settings"] == wanted, cell.name
@@ -216,29 +218,31 @@ def test_a_claim_holds_or_not_by_the_toughest_rival(judge, good, bad):
     for rivals, expected in ((good, verdict.REPRODUCED), (bad, verdict.NOT)):
         others = [record("svhn", name, mix) for name, mix in rivals.items()]
         weak = record("svhn", "fedbabu", 0.1)
-        assert judge(Tally((_fedpn("svhn", 0.8), weak, *others))).verdict == expected
+        assert judge(Results((_fedpn("svhn", 0.8), weak, *others))).verdict == expected
 
 
 def test_the_density_orders_or_not():
     for auroc, expected in ((0.95, verdict.REPRODUCED), (0.85, verdict.NOT)):
-        assert claims.density_orders(Tally((_fedpn("svhn", 0.8, auroc=auroc),))).verdict == expected
+        assert (
+            claims.density_orders(Results((_fedpn("svhn", 0.8, auroc=auroc),))).verdict == expected
+        )
 
 
 def test_the_papers_figures_are_reached_or_not():
     for mix, expected in ((0.73, verdict.REPRODUCED), (0.72, verdict.NOT)):  # the paper: 73.4
-        assert claims.reaches_the_figures(Tally((_fedpn("svhn", mix),))).verdict == expected
+        assert claims.reaches_the_figures(Results((_fedpn("svhn", mix),))).verdict == expected
 
 
 def test_the_switch_must_lead_beyond_chance():
     steady = [_fedpn("svhn", mix, seed) for seed, mix in enumerate((0.81, 0.812, 0.811))]
     lucky = [_fedpn("svhn", mix, seed) for seed, mix in enumerate((0.86, 0.80, 0.80))]
-    assert claims.switch_beats_both(Tally(tuple(steady))).verdict == verdict.REPRODUCED
-    assert claims.switch_beats_both(Tally(tuple(lucky))).verdict == verdict.NOT
+    assert claims.switch_beats_both(Results(tuple(steady))).verdict == verdict.REPRODUCED
+    assert claims.switch_beats_both(Results(tuple(lucky))).verdict == verdict.NOT
 
 
 def test_methods_without_a_seed_in_common_are_left_out():
     records = [_fedpn("svhn", 0.8), record("svhn", "fedper", 0.9, seed=1)]
-    assert "fedper" not in claims.best_on_mix(Tally(tuple(records))).why.lower()
+    assert "fedper" not in claims.best_on_mix(Results(tuple(records))).why.lower()
     text = ledger_markdown.render(ledger.make(records, {}, {}, Path()))
     assert "SVHN" in text
 
@@ -265,7 +269,7 @@ def test_a_figures_claim_is_judged_by_its_numbers(name):
 def test_what_was_cut_short_or_left_out_is_told():
     short = record("svhn", "fedbn", 0.7) | {"rounds": 50}
     resnet = record("svhn", "fedpn", 0.7, "resnet18", **_models(0.7))
-    notes = "\n".join(ledger.notes(Tally((_fedpn("svhn", 0.8), short, resnet))))
+    notes = "\n".join(ledger.notes(Results((_fedpn("svhn", 0.8), short, resnet))))
     assert "Cut short: FedBN on SVHN, seed 0: 50 rounds instead of 100." in notes
     assert notes.count("Cut short") == 1, "thirty rounds are all that a ResNet has"
     assert "FedAvg with ResNet-18 on SVHN, seed 0" in notes
@@ -274,12 +278,12 @@ def test_what_was_cut_short_or_left_out_is_told():
 
 def test_a_global_model_that_has_not_learned_is_told():
     made = record("svhn", "perfedavg", 0.4, **{"global": 0.12})
-    assert "Per-FedAvg's global model" in "\n".join(ledger.notes(Tally((made,))))
+    assert "Per-FedAvg's global model" in "\n".join(ledger.notes(Results((made,))))
 
 
 def test_resnets_stand_beside_the_papers_figures():
     made = record("svhn", "fedpn", 0.7, "resnet18", **_models(0.7))
-    (row,) = Maker(Tally((made,)), ()).resnet().rows
+    (row,) = Maker(Results((made,)), ()).resnet().rows
     assert row.name == "SVHN, FedPN"
     assert [cell.paper for cell in row.cells[:3]] == [87.1, 62.2, 73.4]
     assert [cell.ours.mean for cell in row.cells[3:6]] == pytest.approx([52.0, 80.0, 90.0])
@@ -289,9 +293,9 @@ def test_resnets_stand_beside_the_papers_figures():
 def test_resnets_are_compared_too():
     records = [_fedpn("svhn", 0.8), record("svhn", "fedavg", 0.7)]
     records.append(record("svhn", "fedpn", 0.66, "resnet18", **_models(0.66)))
-    assert "ResNet" not in claims.best_on_mix(Tally(tuple(records))).why
+    assert "ResNet" not in claims.best_on_mix(Results(tuple(records))).why
     records.append(record("svhn", "fedavg", 0.7, "resnet18"))
-    why = claims.best_on_mix(Tally(tuple(records))).why
+    why = claims.best_on_mix(Results(tuple(records))).why
     assert "With ResNet-18, after 30 rounds, seed 0: SVHN 66.0 against 70.0 of FedAvg." in why
 
 
@@ -306,7 +310,7 @@ def test_a_quick_look_says_so():
 def test_the_readme_shows_the_ledgers_table():
     """Ours as in the ledger, the paper's behind the dot."""
     readme = (RESULTS.parent / "README.md").read_text()
-    rows = Maker(Tally(tuple(read_records(RESULTS))), ()).benchmark("mix", "", "").rows
+    rows = Maker(Results(tuple(read_records(RESULTS))), ()).benchmark("mix", "", "").rows
     for name, cells in rows:
         if any(cell.ours for cell in cells):
             shown = [

@@ -13,19 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fedpn_paper.budget import budget
 
 from fedpn.cli.main import main
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.data.federation import tuning
-from fedpn.federated.rounds import Company, Stopped
+from fedpn.federated.listener import Listener, Stopped
 from fedpn.runs.config import resolve
 from fedpn.runs.prepare import deal
-from fedpn_paper import crew, tune
+from fedpn_paper import scheduler, tune
 from fedpn_paper.cells import VARIANTS, Cell, ensure
 from fedpn_paper.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED, Wish, cells
 from fedpn_paper.record import recorded, settle
+from fedpn_paper.score_names import router_named
 
 RESULTS = Path(__file__).parents[2] / "results"
 TINY = {
@@ -79,8 +79,9 @@ def test_a_run_with_other_settings_is_refused_and_more_rounds_go_on(tmp_path):
 
 def test_a_router_goes_on_from_the_trained_cell(tmp_path):
     plain, told = settle(tiny(), tmp_path), []
-    company = Company(lambda stage, done, of, **facts: told.append(stage))
-    routed = settle(tiny(variant="gaussian"), tmp_path, company)
+    listener = Listener()
+    listener.progress = lambda stage, done, of, **facts: told.append(stage)
+    routed = settle(tiny(variant="gaussian"), tmp_path, listener)
     assert "personalise" in told
     assert "federate" not in told, "no round is played again"
     assert routed["accuracy"]["global"] == plain["accuracy"]["global"]
@@ -121,14 +122,14 @@ def test_one_budget_for_every_algorithm():
 
 def test_candidates_never_see_test_rows(tmp_path, monkeypatch):
     seen = {}
-    real = tune.play_rounds
+    real = tune.train
 
-    def spy(config, ready, out, company):
-        seen["federation"] = ready.federation
-        return real(config, ready, out, company)
+    def spy(config, setup, out, listener):
+        seen["federation"] = setup.federation
+        return real(config, setup, out, listener)
 
-    monkeypatch.setattr(tune, "play_rounds", spy)
-    found = tune.try_out("digits", TINY | {"personal_steps": [2, 4]}, tmp_path, Company())
+    monkeypatch.setattr(tune, "train", spy)
+    found = tune.try_out("digits", TINY | {"personal_steps": [2, 4]}, tmp_path, Listener())
     _, whole = deal(resolve([TINY, {"dataset": "digits"}]))
     tests = np.concatenate(whole.test)
     used = seen["federation"]
@@ -136,6 +137,16 @@ def test_candidates_never_see_test_rows(tmp_path, monkeypatch):
         assert not np.isin(np.concatenate(rows), tests).any()
     assert np.array_equal(used.test[0], tuning(whole, tune.SPLIT).test[0])
     assert [f["personal_steps"] for f in found] == [2] * 10 + [4] * 10
+    assert {f["score"] for f in found} == {"log_density", "entropy"}
+
+
+@pytest.mark.parametrize("algorithm", ["fedpn", "perfedavg"])
+def test_a_candidate_keeps_its_router(algorithm, tmp_path):
+    candidate = TINY | {"algorithm": algorithm, "routing": {"router": "gaussian"}}
+    found = tune.try_out("digits", candidate, tmp_path, Listener())
+    assert [f["score"] for f in found] == ["gaussian"] * len(tune.SHARES)
+    assert [f["outliers"] for f in found] == list(tune.SHARES)
+    assert all("switch" in f["accuracy"] for f in found)
 
 
 def test_candidates_are_sound():
@@ -157,38 +168,41 @@ def test_a_budget_is_the_best_of_its_candidates(dataset):
         if "switch" in row["accuracy"]
     ]
     _, best, candidate = max(found, key=lambda entry: entry[0])
-    chosen, config = budget(dataset), Cell(dataset).config()
-    assert chosen["fedpn"]["adapt_steps"] == best["personal_steps"]
+    config = Cell(dataset).config()
+    assert config.method.adapt_steps == best["personal_steps"]
     assert config.method.lr == candidate.get("method", {}).get("lr", 0.01)
     assert config.rounds == candidate.get("rounds", 100)
     if dataset != "mnist":  # where 2 to 30 % came to the same, it has the paper's 10 %
-        assert chosen["routing"] == {"score": best["score"], "outliers": best["outliers"]}
+        assert config.router == router_named(best["score"])
+        assert config.routing.outliers == best["outliers"]
 
 
 # Several at a time
 
 
-def _nothing(company):
+def _nothing(listener):
     return None
 
 
-def _fails(company):
+def _fails(listener):
     raise ValueError("broken on purpose")
 
 
-def _dies(company):
+def _dies(listener):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_fails_does_not_stop_the_others():
     jobs = [
-        crew.Job("bad", _fails),
-        crew.Job("dead", _dies),
-        crew.Job("good", _nothing),
-        crew.Job("after", _nothing, needs=frozenset(["good"])),
+        scheduler.Job("bad", _fails),
+        scheduler.Job("dead", _dies),
+        scheduler.Job("good", _nothing),
+        scheduler.Job("after", _nothing, needs=frozenset(["good"])),
     ]
     heard = []
-    wrong = crew.play(jobs, 2, lambda job, done, words="": heard.append((job.name, words)), bool)
+    wrong = scheduler.play(
+        jobs, 2, lambda job, done, words="": heard.append((job.name, words)), bool
+    )
     assert wrong == {
         "bad": "ValueError: broken on purpose",
         "dead": "its process ended with status -9",
@@ -198,26 +212,28 @@ def test_what_fails_does_not_stop_the_others():
 
 def test_what_needs_a_failed_job_is_not_begun():
     jobs = [
-        crew.Job("bad", _fails),
-        crew.Job("branch", _nothing, needs=frozenset(["bad"])),
-        crew.Job("figure", _nothing, after=frozenset(["bad", "branch"])),
+        scheduler.Job("bad", _fails),
+        scheduler.Job("branch", _nothing, needs=frozenset(["bad"])),
+        scheduler.Job("figure", _nothing, after=frozenset(["bad", "branch"])),
     ]
     heard = []
-    wrong = crew.play(jobs, 2, lambda job, done, words="": heard.append((job.name, words)), bool)
+    wrong = scheduler.play(
+        jobs, 2, lambda job, done, words="": heard.append((job.name, words)), bool
+    )
     assert wrong["branch"] == "needs bad, which failed"
     assert ("figure", "done") in heard
 
 
 def test_stopping_lets_no_other_begin():
     heard = []
-    jobs = [crew.Job(name, _nothing) for name in "abc"]
+    jobs = [scheduler.Job(name, _nothing) for name in "abc"]
     listen = lambda job, done, words="": heard.append(job.name)  # noqa: E731
-    assert crew.play(jobs, 1, listen, lambda: True) == {}
+    assert scheduler.play(jobs, 1, listen, lambda: True) == {}
     assert heard == []
 
 
-def _waits_for_the_stop(company):
-    while not company.stop():
+def _waits_for_the_stop(listener):
+    while not listener.stopping():
         time.sleep(0.01)
     raise Stopped("after round 1")
 
@@ -227,7 +243,7 @@ def test_who_is_stopped_has_not_failed():
     listen = lambda job, done, words="": heard.append(words)  # noqa: E731
     began = time.monotonic()
     stop = lambda: time.monotonic() > began + 0.3  # noqa: E731
-    assert crew.play([crew.Job("long", _waits_for_the_stop)], 1, listen, stop) == {}
+    assert scheduler.play([scheduler.Job("long", _waits_for_the_stop)], 1, listen, stop) == {}
     assert heard[-1] == "stopped after round 1"
 
 

@@ -7,7 +7,7 @@ from fedpn.data.dataset import Dataset
 from fedpn.data.federation import federate
 from fedpn.data.partition import partition
 from fedpn.data.sources.datasets import load
-from fedpn.reporting.gallery import bubbles
+from fedpn.reporting.gallery import bubbles, bubbles_png
 
 
 def draw(data, clients, path, scheme="classes"):
@@ -41,3 +41,12 @@ def test_a_long_federation_is_cut(tmp_path):
     labels = np.arange(4000) % 4
     features = Dataset("table", np.zeros((4000, 3), np.float32), labels, tuple("abcd"))
     assert draw(features, 500, tmp_path / "table.png", scheme="iid").shape[0] < 4000
+
+
+def test_names_are_drawn_as_they_are(tmp_path):
+    names = ("$x_", "a$b^", "<script>alert(1)</script>", "\x1b[31m")
+    labels = np.arange(120) % 4
+    data = Dataset("$my_: data^$", np.zeros((120, 2, 5, 5), np.uint8), labels, names, clients=names)
+    federation = federate(data.y, partition(data, "iid", 4, 0), 0)
+    bubbles(data, federation, tmp_path / "a.png")
+    assert bubbles_png(data, federation) == (tmp_path / "a.png").read_bytes()

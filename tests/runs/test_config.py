@@ -2,6 +2,8 @@
 
 import sys
 import tomllib
+from dataclasses import replace
+from importlib import resources
 
 import pytest
 import tomli_w
@@ -12,7 +14,8 @@ from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.bounds import Bounds
 from fedpn.core.errors import UserError
 from fedpn.core.settings import build, parse_setting, read_toml
-from fedpn.runs.config import resolve, to_tree
+from fedpn.data.sources.datasets import names
+from fedpn.runs.config import Config, preset, resolve, to_tree
 from fedpn.runs.glossary import glossary
 
 
@@ -26,13 +29,14 @@ def test_later_layers_win_over_the_preset():
 
 
 def test_the_paper_is_the_default_elsewhere():
-    config = resolve([{"dataset": "mnist"}])
+    config = resolve([{"dataset": "mine.npz"}])
     assert (config.clients, config.rounds, config.train.batch, config.train.steps) == (
         20,
         100,
         64,
         10,
     )
+    assert config == replace(Config(), dataset="mine.npz")
     assert config.method == FedPN()
     assert (config.method.lr, config.method.momentum, config.method.gamma) == (0.01, 0.9, 0.01)
 
@@ -40,6 +44,50 @@ def test_the_paper_is_the_default_elsewhere():
 def test_toml_and_back():
     config = resolve([{"dataset": "mnist", "seed": 3, "fedpn": {"loss": "bayesian"}}])
     assert resolve([tomllib.loads(tomli_w.dumps(to_tree(config)))]) == config
+
+
+def test_the_algorithm_is_that_of_the_method():
+    assert Config().algorithm == "fedpn"
+    assert replace(Config(), method=ALGORITHMS["ditto"]()).algorithm == "ditto"
+    assert to_tree(Config())["algorithm"] == "fedpn"
+
+
+def test_named_sets_bring_their_presets():
+    """Below everything that is said; of the router, only where the network has such a score."""
+    config = resolve([{"dataset": "mnist"}])
+    assert (config.rounds, config.method.lr, config.method.adapt_steps) == (150, 0.02, 1000)
+    assert config.router == "log_density"
+    fashion = resolve([{"dataset": "fashionmnist"}])
+    assert (fashion.router, fashion.routing.outliers) == ("dirichlet_entropy", 0.3)
+    plain = resolve([{"dataset": "fashionmnist", "algorithm": "fedavg"}])
+    assert (plain.router, plain.routing.outliers, plain.headline) == ("", 0.3, "global")
+    said = {"dataset": "mnist", "rounds": 3, "method": {"lr": 0.5}, "fedpn": {"adapt_steps": 7}}
+    config = resolve([said, {"routing": {"router": "msp"}}])
+    assert (config.rounds, config.method.lr, config.method.adapt_steps) == (3, 0.5, 7)
+    assert (config.router, config.headline) == ("msp", "switch")
+
+
+def test_every_preset_is_of_a_named_set_and_is_understood():
+    files = (resources.files("fedpn.runs") / "presets").iterdir()
+    sets = sorted(file.name.removesuffix(".toml") for file in files)
+    assert sets
+    assert set(sets) <= set(names())
+    for dataset in sets:
+        for algorithm in ALGORITHMS:
+            norm = {"model": {"norm": "batch"}} if algorithm == "fedbn" else {}
+            found = resolve([{"dataset": dataset, "algorithm": algorithm, **norm}])
+            assert found.algorithm == algorithm
+    assert preset("no/mnist", FedPN) == preset("../mnist", FedPN) == {}
+
+
+def test_a_router_may_be_left_to_the_network_or_left_out():
+    assert resolve([]).router == "log_density"
+    assert resolve([{"algorithm": "fedavg"}]).router == ""
+    none = resolve([{"routing": {"router": "none"}}])
+    assert (none.router, none.headline) == ("", "personal")
+    for router in ("log_density", "dirichlet_entropy", "mutual_information"):
+        with pytest.raises(UserError, match="is of posterior networks, and fedavg trains another"):
+            resolve([{"algorithm": "fedavg", "routing": {"router": router}}])
 
 
 def test_the_section_of_another_algorithm_is_checked_and_left():
@@ -67,9 +115,17 @@ def test_the_section_of_another_algorithm_is_checked_and_left():
         ("model.density=gauss", "choose one of|did you mean"),
         ("algorithm=fedpm", "did you mean 'fedpn'"),
         ("algorithm=nosuch:Thing", "cannot import"),
-        ("algorithm=fedpn.trees:Params", "not a frozen dataclass"),
+        ("algorithm=fedpn.core.trees:Params", "not a frozen dataclass"),
         ("trian.batch=3", "did you mean 'train'"),
-        ("routing.score=density", "did you mean 'log_density'"),
+        ("routing.router=density", "did you mean 'log_density'"),
+        ("routing.router=magic", "choose one of"),
+        ("routing.rule=quantile", "did you mean 'quantiles'"),
+        ("engine.cohort=-1", "at least 0"),
+        # What older versions called otherwise is told apart from what is misspelled.
+        ("routing.score=log_density", r"routing\.score is called routing\.router now"),
+        ("train.cohort=3", r"train\.cohort is called engine\.cohort now"),
+        ("train.device=cpu", r"train\.device is called engine\.device now"),
+        ("routing.router=entropy", "called dirichlet_entropy .of a softmax: softmax_entropy"),
     ],
 )
 def test_mistakes_are_named(setting, message):
@@ -135,3 +191,19 @@ def test_the_settings_that_are_printed_are_those_of_a_run(name):
     assert resolve([tomllib.loads(text)]) == resolve([{"algorithm": name, "dataset": "mnist"}])
     assert "join = 1.0  # the share of clients in a round" in text
     assert 'rule = "mean"  # mean | median | trimmed' in text
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_settings_are_printed_with_the_words_of_their_annotations(name):
+    """Bounds and words share an annotation: neither hides the other."""
+    text = glossary(name, "mnist")
+    lines = text.splitlines()
+    assert "rounds = 150" in lines
+    assert 'dataset = "mnist"  # a named set, or a path to your own' in lines
+    assert "outliers = 0.1  # the share of rows like its own that a client delegates" in lines
+    assert "shrinkage = 0.1  # of its covariances towards that of all classes" in lines
+    assert 'covariance = "full"  # full | diagonal; of the router `gaussian`' in lines
+    assert "[train]  # A client's work in a round." in lines
+    assert any(line.startswith(f"[{name}]  # ") for line in lines)
+    assert any(line.startswith("lr = ") and line.endswith("# of local steps") for line in lines)
+    assert "Annotated" not in text

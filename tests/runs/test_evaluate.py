@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedpn.routing.switch import Decision
-from fedpn.routing.thresholds import Thresholds
+from fedpn.routing.rules import Decision, Quantiles
 from fedpn.runs.evaluate import Answer, View, bring_together, client_metrics
 
 # Four rows of two classes: two of the client's own, two foreign. Outcomes: the client answers,
@@ -25,7 +24,6 @@ def view(foreign=2):
     decision = Decision(
         CHOSEN[keep],
         CHOSEN.argmax(-1)[keep],
-        SOURCE[keep],
         torch.arange(4)[keep],
         EPISTEMIC[keep],
         TOTAL[keep],
@@ -40,7 +38,7 @@ def view(foreign=2):
         {who: Answer(probs[keep], TOTAL[keep]) for who, probs in tables.items()},
         EPISTEMIC[keep],
         decision,
-        Thresholds(0.25, 0.15, 0.35),
+        Quantiles(0.25, 0.15, 0.35),
     )
 
 

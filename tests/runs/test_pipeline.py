@@ -6,28 +6,39 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics import roc_auc_score
 
 import fedpn
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.cli.main import main
+from fedpn.core.settings import read_toml
+from fedpn.core.trees import flatten
 from fedpn.data.sources.datasets import load as load_dataset
-from fedpn.federated import rounds
-from fedpn.federated import simulator as simulate
-from fedpn.federated.personalise import Embedder, Observer, _plans, calibrate_all, population
-from fedpn.routing.thresholds import calibrate
+from fedpn.federated import checkpoint
+from fedpn.federated.checkpoint import Journal
+from fedpn.federated.conductor import conduct
+from fedpn.federated.listener import Listener
+from fedpn.federated.observer import Embedder, Observer
+from fedpn.federated.personal import Adapt
+from fedpn.routing.rules import Views, calibrate
+from fedpn.routing.scores import SCORES
+from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
-from fedpn.runs.evaluate import evaluate, look
-from fedpn.runs.prepare import prepare
-from fedpn_paper.opened import open_run
+from fedpn.runs.evaluate import evaluate
+from fedpn.runs.phases import phases_of
+from fedpn.runs.prepare import assemble, deal, prepare
+from fedpn.serving.bundle import open_bundle
 
-RESULTS = ["metrics.json", "shared.safetensors", "clients.safetensors", "bundle.json"]
+MODELS = ["shared", "clients", "routers", "rules"]
+RESULTS = ["metrics.json", "bundle.json", *(f"{name}.safetensors" for name in MODELS)]
 SMALL = {
     "rounds": 3,
     "clients": 4,
@@ -96,7 +107,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, algorithm, monkeypatch)
         if stage == "federate" and done == 4:
             raise KilledError
 
-    monkeypatch.setattr(rounds, "CHECKPOINT", 0.0)
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     with pytest.raises(KilledError):
         fedpn.run(out, tell=tell, **options)
     assert len(history(out)) == 4
@@ -150,6 +161,26 @@ def test_resume_refuses_another_config_and_allows_more_rounds(tmp_path, capsys):
     assert same(tmp_path / "five", out)
 
 
+def test_another_engine_may_finish_a_run(tmp_path, capsys):
+    """Cohort, device and threads are this machine's; what is learned does not depend on them."""
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    fedpn.run(out, **SMALL, engine__cohort=4)
+    fedpn.run(whole, **(SMALL | {"rounds": 5}))
+    resume = ["run", "--resume", "--out", str(out), "--rounds", "5", "--device", "cpu"]
+    assert main([*resume, "--set", "engine.cohort=1", "--set", "engine.threads=1"]) == 0
+    kept = read_toml(out / "config.toml")
+    assert kept["engine"] == {"cohort": 1, "device": "cpu", "threads": 1}
+    assert kept["rounds"] == 5
+    assert json.loads((out / "engine.json").read_text())["cohort"] == 1
+    for name in MODELS:
+        ours, theirs = (load_file(p / f"{name}.safetensors") for p in (out, whole))
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    capsys.readouterr()
+    assert main([*resume, "--set", "train.batch=3"]) == 2
+    assert "only rounds may grow" in capsys.readouterr().err
+    assert read_toml(out / "config.toml") == kept
+
+
 def test_a_folder_of_pictures(tmp_path):
     digits = load_dataset("digits")
     for i in range(600):
@@ -196,7 +227,8 @@ def test_an_archive_of_ones_own(tmp_path):
     assert mine["accuracy"] == named["accuracy"]
 
 
-def test_the_shared_encoder_embeds_each_row_once(monkeypatch):
+@pytest.mark.parametrize("router", ["dirichlet_entropy", "gaussian"])
+def test_the_shared_encoder_embeds_each_row_once(router, monkeypatch):
     embedded = []
     original = Embedder._embed
 
@@ -205,36 +237,46 @@ def test_the_shared_encoder_embeds_each_row_once(monkeypatch):
         return original(self, params, rows)
 
     monkeypatch.setattr(Embedder, "_embed", counting)
-    ready = prepare(resolve([{"clients": 4}]))
-    embed = Embedder(ready.model, ready.data.x, ready.fresh)
-    observe = Observer(ready.model, embed, "entropy")
-    people = population(fedpn.FedPN(), {"model": ready.fresh, "_even": {}}, [{"model": {}}] * 4)
-    thresholds = calibrate_all(people, observe, ready.federation.calibration, 0.1, 0.05)
-    views = look(ready.federation, people, observe, thresholds)
-    evaluate(ready.federation, views, "switch", "entropy")
+    method = {"adapt_epochs": 0, "adapt_steps": 2}
+    config = resolve([{"clients": 4, "method": method, "routing": {"router": router}}])
+    setup = prepare(config)
+    simulator = pipeline.simulate(config, setup)
+    server = config.method.init(setup.model.task, setup.fresh)
+    told = simulator.visit(phases_of(config)[1:], server, Listener())
+    views = [told[client]["evaluate"] for client in range(4)]
+    evaluate(setup.federation, views, config.headline, config.router)
     rows = torch.cat(embedded)
     assert len(rows) == len(rows.unique())
+    used = np.concatenate([setup.federation.rows(client) for client in range(4)])
+    assert set(rows.tolist()) == set(used.tolist())
 
 
-def test_training_never_sees_calibration_or_test_rows(monkeypatch):
+def test_training_never_sees_calibration_or_test_rows():
     """Poison all rows but the training ones: nothing that is trained may change."""
-    config = resolve([{"clients": 4, "rounds": 2, "train": {"steps": 2}}])
-    ready = prepare(config)
-    labels = [ready.data.y[torch.from_numpy(r)] for r in ready.federation.train]
+    settings = {"clients": 4, "rounds": 2, "train": {"steps": 2}, "routing": {"router": "gaussian"}}
+    config = resolve([settings, {"method": {"adapt_epochs": 0, "adapt_steps": 2}}])
+    dataset, federation = deal(config)
 
     def trained(x):
-        data = ready.data._replace(x=x)
-        state = simulate.begin(config.method, ready.model.task, ready.fresh, labels)
-        rows = ready.federation.train
-        engine = simulate.Engine(config.method, ready.model.task, data, rows, 0, config.train)
-        *_, (last, _) = engine.rounds(state, 2)
-        return last.server["model"]
+        setup = assemble(config, replace(dataset, x=x), federation)
+        simulator = pipeline.simulate(config, setup)
+        first = config.method.init(setup.model.task, setup.fresh)
+        phases = phases_of(config)[:3]
+        assert [phase.name for phase in phases] == ["federate", "personalise", "route"]
+        found = conduct(phases, simulator, first, Journal(None), Listener())
+        members = [flatten(simulator.members[client]) for client in range(4)]
+        return setup.blueprint, flatten(found.server), members
 
-    poisoned = torch.zeros_like(ready.data.x)
-    seen = torch.from_numpy(np.concatenate(ready.federation.train))
-    poisoned[seen] = ready.data.x[seen]
-    clean, dirty = trained(ready.data.x), trained(poisoned)
-    assert all(torch.equal(clean[n], dirty[n]) for n in clean)
+    poisoned = np.zeros_like(dataset.x)
+    seen = np.concatenate(federation.train)
+    poisoned[seen] = dataset.x[seen]
+    (plan, server, members), (plan_too, server_too, members_too) = map(
+        trained, (dataset.x, poisoned)
+    )
+    assert plan == plan_too, "inputs are normalised by training rows alone"
+    for clean, dirty in zip([server, *members], [server_too, *members_too], strict=True):
+        assert clean.keys() == dirty.keys()
+        assert all(torch.equal(clean[n], dirty[n]) for n in clean)
 
 
 def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(tmp_path):
@@ -334,55 +376,61 @@ def test_divergence_is_told(settings, tmp_path):
     assert "NaN" not in lines
 
 
+def opened(path):
+    """A finished run's data, its clients' bundles, and its global model before all rows."""
+    setup = prepare(resolve([read_toml(path / "config.toml")]))
+    bundles = [open_bundle(path, client) for client in range(setup.federation.clients)]
+    shared = bundles[0].shared
+    return (
+        setup,
+        bundles,
+        Observer(setup.model, shared, Embedder(setup.model, setup.data.x, shared)),
+    )
+
+
 def test_thresholds_are_those_of_the_calibration_rows(quick_run):
     """Taken again from the run's own models, on no other rows."""
-    opened = open_run(quick_run)
-    observe = Observer(opened.ready.model, opened.embed, opened.config.routing.score, "")
-    routing, people = opened.config.routing, opened.people
-    for client, rows in enumerate(opened.ready.federation.calibration):
-        local, shared = observe(people.predictor(client), rows), observe(people.shared, rows)
-        again = calibrate(local, shared, routing.outliers, routing.abstain)
-        assert again == pytest.approx(opened.thresholds[client], rel=1e-6)
-        other = opened.ready.federation.train[client]
-        wrong = calibrate(
-            observe(people.predictor(client), other),
-            observe(people.shared, other),
-            routing.outliers,
-            routing.abstain,
-        )
-        assert wrong != pytest.approx(opened.thresholds[client], rel=1e-6)
+    setup, bundles, observe = opened(quick_run)
+    for client, bundle in enumerate(bundles):
+
+        def again(rows, bundle=bundle):
+            local, shared = observe.local(bundle.own, rows), observe.shared(rows)
+            views = Views(local, shared, SCORES["log_density"](local))
+            return asdict(calibrate(views, setup.labels(rows), bundle.about.routing))
+
+        kept = asdict(bundle.rule)
+        assert again(setup.federation.calibration[client]) == pytest.approx(kept, rel=1e-6)
+        assert again(setup.federation.train[client]) != pytest.approx(kept, rel=1e-6)
 
 
 def test_clients_with_equal_rows_draw_their_own_batches():
     """In the personal stage; else a federation of twins would learn one model."""
-    rows = (np.arange(50), np.arange(50))
-    first, second = _plans(FedPN(), rows, 16, 0)
-    assert not np.array_equal(first, second)
-    assert np.array_equal(_plans(FedPN(), rows, 16, 0)[1], second)
-    assert np.array_equal(_plans(FedPN(), rows[:1], 16, 0, numbers=[1])[0], second)
+    phase, rows = Adapt(FedPN(), 16, 0), np.arange(50)
+    assert not np.array_equal(phase.plan(rows, 0), phase.plan(rows, 1))
+    assert np.array_equal(phase.plan(rows, 1), phase.plan(rows, 1))
+    assert not np.array_equal(phase.plan(rows, 1), Adapt(FedPN(), 16, 1).plan(rows, 1))
 
 
 def test_the_router_foreign_scores_by_the_global_models_belief(tmp_path):
     """By hand from the run's own models: the mass on classes that the client has no rows of."""
     settings = {"clients": 4, "rounds": 3, "fedpn": {"adapt_steps": 20, "adapt_epochs": 0}}
     config = resolve([settings, {"routing": {"router": "foreign"}}])
-    metrics = fedpn.runs.pipeline.run(config, tmp_path / "run")
-    opened = open_run(tmp_path / "run")
-    dataset, federation = opened.ready.dataset, opened.ready.federation
-    observe = Observer(opened.ready.model, opened.embed, config.routing.score, "foreign")
+    metrics = pipeline.run(config, tmp_path / "run")
+    setup, bundles, observe = opened(tmp_path / "run")
+    dataset, federation = setup.dataset, setup.federation
     scores = []
     for client in range(4):
         known, unknown = federation.ind(client), federation.ood(client)
-        probs = observe(opened.shared, np.concatenate([known, unknown])).probs.numpy()
+        probs = observe.shared(np.concatenate([known, unknown])).probs.numpy()
         absent = np.setdiff1d(np.arange(10), dataset.y[federation.train[client]])
         mass = probs[:, absent].sum(1)
-        held = observe(opened.shared, federation.calibration[client]).probs.numpy()
+        held = observe.shared(federation.calibration[client]).probs.numpy()
         limit = np.sort(held[:, absent].sum(1))[int(np.ceil(0.9 * (len(held) + 1))) - 1]
-        assert opened.thresholds[client].epistemic == pytest.approx(limit, rel=1e-5)
+        assert bundles[client].rule.epistemic == pytest.approx(limit, rel=1e-5)
         scores.append(roc_auc_score(np.repeat([0, 1], [len(known), len(unknown)]), mass))
     assert metrics["routing"]["auroc"] == pytest.approx(np.mean(scores), abs=1e-6)
     answers = fedpn.load(tmp_path / "run", 1)(dataset.x[federation.ood(1)][:50])
-    probs = observe(opened.shared, federation.ood(1)[:50]).probs.numpy()
+    probs = observe.shared(federation.ood(1)[:50]).probs.numpy()
     absent = np.setdiff1d(np.arange(10), dataset.y[federation.train[1]])
     told = [answer.uncertainty["epistemic"] for answer in answers]
     assert told == pytest.approx(probs[:, absent].sum(1), abs=1e-5)

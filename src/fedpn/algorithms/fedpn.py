@@ -33,7 +33,7 @@ class FedPN(FedAvg):
     adapt_lr: Positive = 1e-3
 
     network: ClassVar[str] = "posterior"
-    headline: ClassVar[str] = "switch"
+    headline: ClassVar[str] = "personal"  # of runs without a switch
     citation: ClassVar[str] = "Kotelevskii et al., 2024"
 
     def personal(self, task: Task, name: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from fedpn.core.plain import plain
 from fedpn.federated.listener import Listener
 
 STAGES = {
@@ -20,7 +21,11 @@ STAGES = {
     "evaluate": "evaluation",
     "report": "report",
 }
-EVERY = 5.0  # seconds between plain lines
+SECONDS = 5.0  # between two plain lines
+
+
+def _name(stage: str) -> str:
+    return STAGES.get(stage, plain(stage))
 
 
 class Interrupt:
@@ -33,13 +38,13 @@ class Interrupt:
         return self.asked
 
     def __enter__(self) -> Self:
-        self.before = signal.signal(signal.SIGINT, self._hear)
+        self.before = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(self, *error: object) -> None:
         signal.signal(signal.SIGINT, self.before)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -47,7 +52,7 @@ class Interrupt:
 
 
 class Display(Listener):
-    """Hears a run and shows it."""
+    """Shows how far a run has come."""
 
     def __init__(self, stopping: Callable[[], bool] = lambda: False) -> None:
         self.stopping = stopping  # type: ignore[method-assign]
@@ -58,9 +63,9 @@ class Display(Listener):
         self.shown = 0.0
         self.tasks: dict[str, TaskID] = {}
         self.bars = Progress(
-            TextColumn("{task.description:<17}"),
+            TextColumn("{task.description:<17}", markup=False),
             BarColumn(),
-            TextColumn("{task.completed}/{task.total}  {task.fields[facts]}"),
+            TextColumn("{task.completed}/{task.total}  {task.fields[facts]}", markup=False),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             disable=not self.live,
@@ -79,8 +84,8 @@ class Display(Listener):
         self.bars.stop()
 
     def say(self, text: str) -> None:
-        """Prints a line above the display."""
-        self.bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        """Prints a line above the display; control characters in it are shown, not obeyed."""
+        self.bars.console.print(plain(text), highlight=False, markup=False, soft_wrap=True)
 
     def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         now = time.monotonic()
@@ -91,22 +96,22 @@ class Display(Listener):
         began = self.began.setdefault(stage, now)
         played = done - self.first.setdefault(stage, done)
         rate = played / (now - began) if now > began else 0.0
-        words = [f"{name} {value:.3f}" for name, value in facts.items() if value is not None]
+        words = [f"{plain(name)} {value:.3f}" for name, value in facts.items() if value is not None]
         if rate:
             words.append(f"{rate:.1f}/s")
         if self.live:
             if stage not in self.tasks:
                 for task in self.tasks.values():
                     self.bars.update(task, completed=self.bars.tasks[task].total)
-                self.tasks[stage] = self.bars.add_task(STAGES.get(stage, stage), total=of, facts="")
+                self.tasks[stage] = self.bars.add_task(_name(stage), total=of, facts="")
             self.bars.update(self.tasks[stage], completed=done, total=of, facts="  ".join(words))
-        elif now - self.shown > EVERY or done == of or now == began:
+        elif now - self.shown > SECONDS or done == of or now == began:
             self.shown = now
             if rate and done < of:
                 words.append(f"{(of - done) / rate:.0f} s left")
             count = f" {done}/{of}" if done else ""
             print(
-                "  ".join([f"{STAGES.get(stage, stage)}{count}", *words]),
+                "  ".join([f"{_name(stage)}{count}", *words]),
                 file=sys.stderr,
                 flush=True,
             )

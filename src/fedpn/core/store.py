@@ -62,7 +62,7 @@ def make_folder(path: Path, option: str = "--out") -> None:
         raise UserError(f"{option} {path} cannot be made: {error.strerror}") from None
 
 
-class Damaged(UserError):
+class Damaged(UserError):  # noqa: N818
     """A file is not what was written."""
 
 
@@ -84,7 +84,8 @@ def write_toml(path: Path, tree: dict[str, Any]) -> None:
 
 
 def write_tensors(path: Path, tensors: Params, **about: str) -> None:
-    packed = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    # Clones: clients may share tensors, and files may not.
+    packed = {name: t.detach().cpu().clone().contiguous() for name, t in tensors.items()}
     _replace(path, lambda temporary: save_file(packed, temporary, about or None))
 
 

@@ -40,6 +40,7 @@ class Journal:
     every: int | None = None  # rounds between checkpoints; None goes by time
     say: Callable[[str], None] = lambda text: None
     _saved: float = field(default_factory=time.perf_counter)
+    _spoilt: bool = False  # whether the last checkpoint is damaged, and the one before is used
 
     def load(self, first: State, restore: Callable[[Params, Mapping[str, str]], None]) -> State:
         """Goes back to the last checkpoint that is whole, or begins."""
@@ -63,6 +64,7 @@ class Journal:
                 damage = error
                 continue
             if damage is not None:
+                self._spoilt = True
                 self.say(f"{damage}; the checkpoint before it is used, of round {about['round']}")
             # Files sort their names; sums over entries depend on their order in the last bits.
             ordered = {key: tensors[key] for key in json.loads(about["names"])}
@@ -126,8 +128,9 @@ class Journal:
         path = self.out / STATE
         store.sync(self.out / HISTORY)
         store.write_tensors(self.out / f".{STATE}", tensors, **known, checksum=_sum(tensors, known))
-        if path.exists():
+        if path.exists() and not self._spoilt:  # a damaged one must not take a whole one's place
             path.replace(self.out / BEFORE)
+        self._spoilt = False
         (self.out / f".{STATE}").replace(path)
         store.sync(self.out)
 
@@ -135,13 +138,14 @@ class Journal:
 def read_state(path: Path) -> tuple[Params, dict[str, str]]:
     """Reads a checkpoint, or says that it is damaged or of another version."""
     tensors, about = store.read_tensors(path)
-    if about.get("format") != FORMAT:
+    told = about.pop("checksum", "")
+    sound = told == _sum(tensors, about)
+    if about.get("format") != FORMAT and (sound or not told):
         raise UserError(
             f"{path} was written by another version of fedpn: finish the run with that one, or "
             "begin anew with another --out"
         )
-    told = about.pop("checksum", "")
-    if told != _sum(tensors, about):
+    if not sound:
         raise store.Damaged(f"{path} is damaged: its checksum does not match")
     return tensors, about
 

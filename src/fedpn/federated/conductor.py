@@ -33,8 +33,8 @@ class Heard(NamedTuple):
 class Transport(Protocol):
     """How clients are asked."""
 
-    @property
-    def clients(self) -> int: ...
+    def muster(self) -> int:
+        """Looks who takes part; returns how many clients there are."""
 
     def gather(self, phase: Phase, state: State, clients: Array, listener: Listener) -> Heard:
         """Asks clients for statistics, which are summed."""
@@ -104,7 +104,7 @@ def _groups(phases: Sequence[Phase]) -> list[list[Phase]]:
 
 
 def _play_once(phase: Phase, transport: Transport, state: State, listener: Listener) -> State:
-    heard = transport.gather(phase, state, phase.joining(transport.clients, 0), listener)
+    heard = transport.gather(phase, state, phase.joining(transport.muster(), 0), listener)
     if heard.total is None:
         raise transport.failure(1)
     return replace(state, server=phase.server(state.server, heard.total))
@@ -121,7 +121,7 @@ def _play_rounds(
     empty = 0
     while state.round < phase.rounds:
         began = time.perf_counter()
-        joined = phase.joining(transport.clients, state.round)
+        joined = phase.joining(transport.muster(), state.round)
         heard = transport.gather(phase, state, joined, listener)
         before = state.server
         counted = heard.total is not None

@@ -1,4 +1,4 @@
-"""What a server does with statistics, whoever brought them: refuse the broken, add up the others."""
+"""What a server does with statistics, whoever sent them: refuse the broken, add up the rest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

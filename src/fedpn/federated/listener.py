@@ -50,7 +50,7 @@ class Listeners(Listener):
             listener.say(text)
 
     def stopping(self) -> bool:
-        return any([listener.stopping() for listener in self.listeners])
+        return any(listener.stopping() for listener in self.listeners)
 
     def end(self) -> None:
         for listener in self.listeners:

@@ -26,6 +26,11 @@ class SumMoments(Phase):
         named = {name: torch.from_numpy(column) for name, column in found._asdict().items()}
         return Reply(memory, {SLOT: named})
 
+    def objection(self, statistics: Slots) -> str:
+        found = statistics[SLOT]
+        sound = (found["counts"] > 0).all() and (found["squares"] >= 0).all()
+        return "" if sound else "its sums are none of rows"
+
     def server(self, server: Slots, total: Total) -> Slots:
         return server | total.sum
 

@@ -1,6 +1,6 @@
 """Asks models for their opinions of rows; the shared one's are computed once, whoever asks."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor
@@ -51,9 +51,16 @@ class Embedder:
 class Observer:
     """The models of a federation, before the rows of one process."""
 
-    def __init__(self, model: Model, common: Params | None, embed: Embedder) -> None:
+    def __init__(
+        self,
+        model: Model,
+        common: Params | None,
+        embed: Embedder,
+        head: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> None:
         self.model, self.embed = model, embed
         self.common = common  # None where there is no global model
+        self.head = head  # (inputs, embeddings) -> logits, in place of the trained head's
         self._known = torch.zeros(len(embed.x), dtype=torch.bool)
         self._store: Opinion | None = None
 
@@ -61,11 +68,23 @@ class Observer:
         """The global model's opinion; each row is looked at once."""
         assert self.common is not None, "there is no global model"
         index = torch.from_numpy(rows)
-        missing = index[~self._known[index]].unique()
+        missing = torch.unique(index[~self._known[index]])
         if len(missing):
-            self._keep(missing, view(self.model, self.common, self.embed(missing.numpy())))
+            self._keep(missing, self._look(missing))
         assert self._store is not None
         return self._store.take(index)
+
+    @torch.no_grad()
+    def _look(self, rows: Tensor) -> Opinion:
+        z = self.embed(rows.numpy())
+        if self.head is None:
+            assert self.common is not None
+            return view(self.model, self.common, z)
+        parts = []
+        for index, part in zip(torch.split(rows, CHUNK), torch.split(z, CHUNK), strict=True):
+            logits = self.head(self.embed.x[index.to(z.device)], part)
+            parts.append(of_logits(logits, part))
+        return join(parts).map(Tensor.cpu)
 
     def local(self, own: Params, rows: Array) -> Opinion:
         """The opinion of a client's model, by what it has of its own."""
@@ -75,9 +94,7 @@ class Observer:
     def _keep(self, rows: Tensor, opinion: Opinion) -> None:
         if self._store is None:
             size = len(self._known)
-            self._store = Opinion(
-                *(None if t is None else t.new_zeros(size, *t.shape[1:]) for t in opinion)
-            )
+            self._store = opinion.map(lambda t: t.new_zeros(size, *t.shape[1:]))
         for kept, new in zip(self._store, opinion, strict=True):
             if kept is not None and new is not None:
                 kept[rows] = new
@@ -90,8 +107,7 @@ def view(model: Model, params: Params, z: Tensor) -> Opinion:
     parts = [_view(model, params, part) for part in torch.split(z, CHUNK)] or [
         _view(model, params, z)
     ]
-    joined = join(parts)
-    return Opinion(*(None if t is None else t.cpu() for t in joined))
+    return join(parts).map(Tensor.cpu)
 
 
 def _view(model: Model, params: Params, z: Tensor) -> Opinion:

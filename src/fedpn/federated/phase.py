@@ -83,6 +83,10 @@ class Phase:
         """The server after the phase, from the sum alone."""
         return server
 
+    def objection(self, statistics: Slots) -> str:
+        """What is wrong with one client's statistics, where that can be told from them alone."""
+        return ""
+
     def joining(self, clients: int, round_: int) -> Array:
         """Who is asked: all, unless the phase samples."""
         return np.arange(clients)

@@ -29,6 +29,15 @@ class FaultSettings:
 
 
 @dataclass(frozen=True)
+class HeadSettings:
+    """How the global model answers."""
+
+    kind: Annotated[
+        str, "trained by the rounds, or in closed form after them: means, or file.py:Class"
+    ] = "trained"
+
+
+@dataclass(frozen=True)
 class EngineSettings:
     """How the work is done on this machine: figures do not depend on it, and it may change."""
 

@@ -65,6 +65,9 @@ class Simulator:
     def clients(self) -> int:
         return self.setup.federation.clients
 
+    def muster(self) -> int:
+        return self.clients
+
     @cached_property
     def memories(self) -> Memories:
         """What clients remember from round to round; they are enrolled once they join."""

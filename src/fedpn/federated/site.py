@@ -1,6 +1,8 @@
 """A client as a phase sees it, and what the clients of one process share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,6 +16,9 @@ from fedpn.data.federation import Federation
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.nn.blueprint import Blueprint
 from fedpn.nn.task import Model
+
+# (model, its parameters, a head's state, inputs, embeddings) -> logits
+Answerer = Callable[[Model, Params, Params, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Setup:
     federation: Federation
     data: Data
     network: Network | None = None
+    answer: Answerer | None = None  # a head in closed form, where the run has one
 
     @property
     def model(self) -> Model:
@@ -67,7 +73,11 @@ class Setup:
         task = self.model.task
         owned = {name for name in task.encoder_names if method.owns(task, name)}
         embed = Embedder(self.model, self.data.x, server["model"], owned)
-        return Observer(self.model, method.shared(server), embed)
+        common = method.shared(server)
+        head = None
+        if self.answer is not None and "head" in server and common is not None:
+            head = partial(self.answer, self.model, common, server["head"])
+        return Observer(self.model, common, embed, head)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What people see of a run: tables, figures, pages."""
+"""A finished run as tables, figures and a page."""

@@ -1,30 +1,30 @@
 """Runs of several methods side by side: what differs between them, and what came of it."""
 
-import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpn.core import store
 from fedpn.core.errors import UserError
+from fedpn.core.plain import plain
 from fedpn.core.settings import leaves
 from fedpn.core.summary import standard_error, summarise
+from fedpn.reporting.finished import Metrics, read_metrics, read_settings
+from fedpn.reporting.tables import UNKNOWN
 
-Tree = dict[str, Any]
+Settings = dict[str, Any]
 FILES = ["metrics.json", "config.toml"]
 SAME = ("dataset", "clients", "data")  # for figures of two runs to mean the same
-# Of what answers: where metrics.json has it.
-COLUMNS = {
-    "InD, %": ("accuracy", "ind"),
-    "OOD, %": ("accuracy", "ood"),
-    "Mix, %": ("accuracy", "mix"),
-    "worst client, %": ("worst", "mix"),
-    "AUROC": ("routing", "auroc"),
-    "AURC": ("abstention", "aurc"),
-    "ECE": ("calibration", "ece"),
-    "NLL": ("calibration", "nll"),
-}
-TEXTS = 3  # columns before those
+HEAD = ("method", "answers", "seeds")
+TEXTS = len(HEAD)  # columns of texts; all others are of numbers
+
+
+@dataclass(frozen=True)
+class Method:
+    """Runs that differ in their seed alone."""
+
+    settings: Settings  # of the first
+    runs: list[Metrics]
 
 
 def compare(paths: Sequence[Path]) -> list[list[str]]:
@@ -32,69 +32,86 @@ def compare(paths: Sequence[Path]) -> list[list[str]]:
 
     Runs that differ in their seed alone make one row, ± the standard error over seeds.
     """
-    groups: dict[str, list[tuple[Tree, Tree]]] = {}
-    for path in paths:
-        settings = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-        _refuse_unlike(settings, next(iter(groups.values()))[0][0] if groups else settings, path)
-        seedless = {key: value for key, value in leaves(settings) if key != "seed"}
-        metrics = store.read_json(path / "metrics.json")
-        groups.setdefault(repr(seedless), []).append((settings, metrics))
-    names = _names([group[0][0] for group in groups.values()])
-    found = [_row(name, group) for name, group in zip(names, groups.values(), strict=True)]
-    rows = [
-        ["method", "answers", "seeds", *COLUMNS],
-        *(row for _, row in sorted(found, reverse=True)),
-    ]
-    known = [j for j, _ in enumerate(rows[0]) if any(row[j] != "–" for row in rows[1:])]
+    methods = _methods(paths)
+    names = _names([method.settings for method in methods])
+    pairs = zip(names, methods, strict=True)
+    found = sorted((_row(name, method.runs) for name, method in pairs), reverse=True)
+    rows = [[*HEAD, *_columns(methods[0].runs[0])], *(row for _, row in found)]
+    known = [j for j, _ in enumerate(rows[0]) if any(row[j] != UNKNOWN for row in rows[1:])]
     return [[row[j] for j in known] for row in rows]
 
 
-def _refuse_unlike(settings: Tree, first: Tree, path: Path) -> None:
-    for key in SAME:
-        if settings[key] != first[key]:
-            raise UserError(
-                f"{path} cannot be compared with the first run: they differ in {key} "
-                f"({settings[key]} and {first[key]})"
-            )
+def _methods(paths: Sequence[Path]) -> list[Method]:
+    """Reads runs, and puts those together that differ in their seed alone."""
+    found: dict[str, Method] = {}
+    first: Settings | None = None
+    for path in paths:
+        settings = read_settings(path)
+        first = first or settings
+        for key in SAME:
+            if settings.get(key) != first.get(key):
+                raise UserError(
+                    f"{path} cannot be compared with the first run: they differ in {key} "
+                    f"({plain(str(settings.get(key)))} and {plain(str(first.get(key)))})"
+                )
+        seedless = {key: value for key, value in leaves(settings) if key != "seed"}
+        method = found.setdefault(repr(seedless), Method(settings, []))
+        method.runs.append(read_metrics(path))
+    return list(found.values())
 
 
-def _names(settings: Sequence[Tree]) -> list[str]:
+def _names(settings: Sequence[Settings]) -> list[str]:
     """An algorithm's name, and the settings by which it differs from others of that name."""
     flat = [dict(leaves(tree)) for tree in settings]
     names = []
     for mine in flat:
-        alike = [other for other in flat if other["algorithm"] == mine["algorithm"]]
-        apart = [k for k in mine if k != "seed" and any(o.get(k) != mine[k] for o in alike)]
-        told = [f"{key}={mine[key]}" for key in apart if mine[key] != ""]
-        names.append(" ".join([mine["algorithm"], *told]))
+        namesakes = [other for other in flat if other["algorithm"] == mine["algorithm"]]
+        differences = [
+            f"{key}={value}"
+            for key, value in mine.items()
+            if key != "seed" and value != "" and any(o.get(key) != value for o in namesakes)
+        ]
+        names.append(plain(" ".join([mine["algorithm"], *differences])))
     return names
 
 
-def _row(name: str, group: list[tuple[Tree, Tree]]) -> tuple[float, list[str]]:
+def _row(name: str, runs: Sequence[Metrics]) -> tuple[float, list[str]]:
     """What a method is ordered by, and its row."""
-    runs = [metrics for _, metrics in group]
-    seeds = [run["seed"] for run in runs]
+    seeds = [run.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs of {name} have the same seed")
-    found = [_figures(run) for run in runs]
-    mean, error = summarise(found), summarise(found, standard_error)
-    cells = [_cell(key, value, error[key], len(runs) > 1) for key, value in mean.items()]
-    order = next((mean[key] for key in ("Mix, %", "InD, %") if mean[key] is not None), 0.0)
-    return order, [name, runs[0]["headline"], ", ".join(map(str, sorted(seeds))), *cells]
+    columns = [_columns(run) for run in runs]
+    mean, error = summarise(columns), summarise(columns, standard_error)
+    cells = [
+        _cell(column, value, error[column] if len(runs) > 1 else None)
+        for column, value in mean.items()
+    ]
+    order = next((mean[column] for column in ("Mix, %", "InD, %") if mean[column] is not None), 0.0)
+    return order, [name, runs[0].headline, ", ".join(map(str, sorted(seeds))), *cells]
 
 
-def _figures(metrics: Tree) -> Tree:
-    who = metrics["headline"]
-    near = metrics | {
-        "accuracy": metrics["accuracy"][who],
-        "worst": metrics["spread"]["worst"][who],
+def _columns(run: Metrics) -> dict[str, float | None]:
+    """The figures of a run under the names of their columns."""
+    accuracy, worst, measures = run.accuracy[run.headline], run.worst[run.headline], run.measures
+    return {
+        "InD, %": accuracy["ind"],
+        "OOD, %": accuracy["ood"],
+        "Mix, %": accuracy["mix"],
+        "worst client, %": worst["mix"],
+        "AUROC": measures["auroc"],
+        "AURC": measures["aurc"],
+        "ECE": measures["ece"],
+        "NLL": measures["nll"],
     }
-    return {name: near.get(place, {}).get(key) for name, (place, key) in COLUMNS.items()}
 
 
-def _cell(name: str, value: float | None, error: float, several: bool) -> str:
+def _cell(column: str, value: float | None, error: float | None) -> str:
+    """
+    >>> _cell("Mix, %", 0.5, None), _cell("ECE", 0.5, 0.01), _cell("ECE", None, None)
+    ('50.0', '0.500 ± 0.010', '–')
+    """
     if value is None:
-        return "–"
-    scale, digits = (100, 1) if name.endswith("%") else (1, 3)
+        return UNKNOWN
+    scale, digits = (100, 1) if column.endswith("%") else (1, 3)
     text = f"{scale * value:.{digits}f}"
-    return f"{text} ± {scale * error:.{digits}f}" if several else text
+    return text if error is None else f"{text} ± {scale * error:.{digits}f}"

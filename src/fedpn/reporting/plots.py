@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,13 +12,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedpn.core.plain import plain
+from fedpn.reporting.finished import Histogram, Reliability, Round
+from fedpn.routing.outcomes import OUTCOMES
+
 INK = "#111111"  # replaced by the page's own colour, so that figures read on a dark screen
+OTHER = "#7d8794"  # of ways of answering, or outcomes, that have no colour here
 COLOURS = {
     "local": "#3b82c4",
     "personal": "#3b82c4",
     "global": "#e08a1e",
     "switch": "#1f9e74",
     "oracle": "#a078c8",
+    "bayes": "#c2477f",
 }
 OUTCOME_COLOURS = {
     "local_confident": "#1f9e74",
@@ -42,14 +49,42 @@ STYLE = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
-SETS = {"ind": "own classes (InD)", "ood": "foreign classes (OOD)"}
+# Names of classes and clients may contain $; no text of a report is a formula.
+NO_FORMULAS = {"text.parse_math": False, "text.usetex": False}
+SET_TITLES = {"ind": "own classes (InD)", "ood": "foreign classes (OOD)"}
+# Inches: half the page, or all of it. Text has one size where figures have one scale.
+HALF, FULL = 4.8, 10.4
+MOST_CLASSES, MOST_CLIENTS = 40, 20  # that are named beside an axis
 
 
-def svg(draw: Callable[..., None], width: float, height: float, panels: int = 1) -> str:
-    """Draws on one panel or several, side by side."""
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+def colour_of(who: str) -> str:
+    """The colour of a way of answering.
+
+    >>> colour_of("switch"), colour_of("something new")
+    ('#1f9e74', '#7d8794')
+    """
+    return COLOURS.get(who, OTHER)
+
+
+def outcome_colour(label: str) -> str:
+    return OUTCOME_COLOURS.get(label, OTHER)
+
+
+def outcome_words(label: str) -> str:
+    """
+    >>> outcome_words("local_ood")
+    'local OOD'
+    """
+    return " ".join("OOD" if word == "ood" else word for word in label.split("_"))
+
+
+def svg(fill: Callable[[list[Axes]], None], width: float, height: float, panels: int = 1) -> str:
+    """Makes a figure of one panel or several, side by side, and has them filled."""
+    with mpl.rc_context(STYLE | NO_FORMULAS), warnings.catch_warnings():  # type: ignore[arg-type]
+        # The browser draws the text, and has characters that matplotlib's font lacks.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
         figure = Figure(figsize=(width, height))
-        draw(*np.atleast_1d(figure.subplots(1, panels)))
+        fill(list(figure.subplots(1, panels, squeeze=False)[0]))
         return to_svg(figure)
 
 
@@ -58,71 +93,91 @@ def to_svg(figure: Figure) -> str:
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
-    return text[text.index("<svg") :].replace(INK, "currentColor")
+    # Within tags alone: a class may be named #111111.
+    return re.sub(r"<[^>]*>", _with_page_ink, text[text.index("<svg") :])
 
 
-def curves(history: Sequence[dict[str, Any]]) -> str:
+def _with_page_ink(tag: re.Match[str]) -> str:
+    return tag.group().replace(INK, "currentColor")
+
+
+def curves(history: Sequence[Round]) -> str:
     """Training loss and the global model's accuracy over the rounds."""
+    losses = [(r.number, r.loss) for r in history if r.loss is not None]
+    accuracies = [(r.number, r.accuracy) for r in history if r.accuracy is not None]
 
-    def draw(left: Axes, right: Axes) -> None:
-        rounds = [h["round"] for h in history]
-        left.plot(rounds, [h["loss"] for h in history], color=COLOURS["switch"])
+    def fill(axes: list[Axes]) -> None:
+        left, right = axes
+        _line(left, losses, COLOURS["switch"])
         left.set(xlabel="round", ylabel="mean training loss")
-        seen = [(h["round"], h["accuracy"]) for h in history if h["accuracy"] is not None]
-        if seen:
-            right.plot(*zip(*seen, strict=True), color=COLOURS["global"])
+        _line(right, accuracies, COLOURS["global"])
         right.set(xlabel="round", ylabel="global accuracy", ylim=(0, 1))
-        for ax in (left, right):
+        for ax in axes:
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    return svg(draw, 10.4, 2.9, panels=2)
+    return svg(fill, FULL, 2.9, panels=2)
+
+
+def _line(ax: Axes, points: Sequence[tuple[int, float]], colour: str) -> None:
+    x, y = [x for x, _ in points], [y for _, y in points]
+    # A single round is a dot: a line through one point is not seen.
+    ax.plot(x, y, color=colour, marker="o" if len(points) == 1 else "")
 
 
 def ownership(
     counts: Sequence[Sequence[int]], classes: Sequence[str], clients: Sequence[str]
 ) -> str:
     """Who owns what: a bubble for each client and class."""
+    names = [_short(name) for name in classes]
+    longest = max(map(len, names))
+    is_slanted = longest > 3
 
-    def draw(ax: Axes) -> None:
+    def fill(axes: list[Axes]) -> None:
+        (ax,) = axes
         table = np.array(counts)
-        client, kind = np.nonzero(table)
-        sizes = table[client, kind] / max(table.max(), 1)
-        ax.scatter(kind, client, s=160 * sizes, color=COLOURS["local"], alpha=0.85, linewidths=0)
-        names = [_short(name) for name in classes]
+        client, class_ = np.nonzero(table)
+        sizes = table[client, class_] / max(table.max(), 1)
+        colour = COLOURS["local"]
+        ax.scatter(class_, client, s=160 * sizes, color=colour, alpha=0.85, linewidths=0)
+        shown = _some(len(names), MOST_CLASSES)
         slant: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-        ax.set_xticks(range(len(names)), names, **(slant if max(map(len, names)) > 3 else {}))
+        ax.set_xticks(shown, [names[i] for i in shown], **(slant if is_slanted else {}))
         ax.set(xlabel="class")
         _name_clients(ax, clients)
 
-    longest = max(map(len, classes)) if max(map(len, classes)) > 3 else 0
-    return svg(draw, 4.6, min(1.3 + 0.24 * len(counts) + 0.06 * min(longest, 24), 9))
+    room_for_names = 0.06 * longest if is_slanted else 0.0
+    return svg(fill, HALF, min(1.3 + 0.24 * len(counts) + room_for_names, 9))
 
 
-def histogram(edges: Sequence[float], ind: Sequence[float], ood: Sequence[float]) -> str:
+def histogram(scores: Histogram) -> str:
     """The switch score of known and unknown rows, beside the threshold."""
 
-    def draw(ax: Axes) -> None:
-        for shares, who, name in ((ind, "local", "ind"), (ood, "global", "ood")):
+    def fill(axes: list[Axes]) -> None:
+        (ax,) = axes
+        for shares, who, name in ((scores.ind, "local", "ind"), (scores.ood, "global", "ood")):
             if any(shares):
-                colour, label = COLOURS[who], SETS[name]
-                ax.stairs(shares, edges, fill=True, alpha=0.6, color=colour, label=label)
+                colour, label = COLOURS[who], SET_TITLES[name]
+                ax.stairs(shares, scores.edges, fill=True, alpha=0.6, color=colour, label=label)
         ax.axvline(0, color=INK, linestyle="--", linewidth=1)
         ax.annotate(" delegated →", (0, 1.01), xycoords=("data", "axes fraction"))
         ax.set(xlabel="score above the client's threshold", ylabel="share of rows")
-        ax.legend(loc="upper left")
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(loc="upper left")
 
-    return svg(draw, 5.2, 3.2)
+    return svg(fill, HALF, 3.4)
 
 
-def outcomes(shares: dict[str, Sequence[Sequence[float]]], clients: Sequence[str]) -> str:
-    """The four outcomes of each client, for known and for unknown rows."""
-    known = {name: title for name, title in SETS.items() if np.any(shares[name])}
+def outcomes(shares: dict[str, list[list[float]]], clients: Sequence[str]) -> str | None:
+    """The outcomes of each client, for known and for unknown rows; None where there is no row."""
+    known = {name: title for name, title in SET_TITLES.items() if np.any(shares[name])}
+    if not known:
+        return None
 
-    def draw(*axes: Axes) -> None:
+    def fill(axes: list[Axes]) -> None:
         for ax, (name, title) in zip(axes, known.items(), strict=True):
-            table, left = np.array(shares[name]), 0
-            for share, (outcome, colour) in zip(table.T, OUTCOME_COLOURS.items(), strict=True):
-                label = outcome.replace("_", " ").replace("ood", "OOD")
+            table, left = np.array(shares[name]), np.zeros(len(clients))
+            for share, outcome in zip(table.T, OUTCOMES, strict=True):
+                colour, label = outcome_colour(outcome), outcome_words(outcome)
                 ax.barh(np.arange(len(table)), share, 0.8, left, color=colour, label=label)
                 left = left + share
             ax.set(title=title, xlabel="share of rows", xlim=(0, 1))
@@ -131,48 +186,62 @@ def outcomes(shares: dict[str, Sequence[Sequence[float]]], clients: Sequence[str
         for ax in axes[1:]:
             ax.set_ylabel("")
         handles, labels = axes[0].get_legend_handles_labels()
-        axes[0].figure.legend(handles, labels, ncols=4, loc="outside lower center")
+        axes[0].figure.legend(handles, labels, ncols=len(OUTCOMES), loc="outside lower center")
 
-    return svg(draw, 10.4, min(1.7 + 0.2 * len(shares["ind"]), 9), panels=len(known))
+    return svg(fill, FULL, min(1.7 + 0.2 * len(clients), 9), panels=len(known))
+
+
+def reliability(bins: Reliability) -> str:
+    """How often answers of some confidence are right."""
+
+    def fill(axes: list[Axes]) -> None:
+        (ax,) = axes
+        share = np.array(bins.share)
+        shown = share > 0
+        x, y = np.array(bins.confidence)[shown], np.array(bins.accuracy)[shown]
+        colour, sizes = COLOURS["switch"], 20 + 300 * share[shown]
+        ax.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=1, label="perfect")
+        ax.plot(x, y, color=colour, linewidth=1)
+        ax.scatter(x, y, s=sizes, color=colour, alpha=0.8, linewidths=0)
+        ax.plot([], [], color=colour, marker="o", linewidth=1, label="answers")
+        ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.03), ylim=(0, 1.03))
+        ax.legend(loc="best")
+
+    return svg(fill, HALF, 3.4)
+
+
+def risk_coverage(risks: dict[str, list[float]]) -> str:
+    """The errors among the most certain answers."""
+
+    def fill(axes: list[Axes]) -> None:
+        (ax,) = axes
+        for who, risk in risks.items():
+            coverage = np.linspace(0, 1, len(risk))
+            width = 2 if who == "switch" else 1.2
+            ax.plot(coverage, risk, color=colour_of(who), label=_short(who), linewidth=width)
+        ax.set(xlabel="coverage: share of rows answered, surest first", ylabel="risk: share wrong")
+        ax.set(xlim=(0, 1), ylim=(0, None))
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend()
+
+    return svg(fill, HALF, 3.4)
 
 
 def _name_clients(ax: Axes, names: Sequence[str]) -> None:
-    """Down the left side, the first on top; some of them where there are many."""
-    shown = range(0, len(names), max(1, len(names) // 20))
+    """Names clients down the left side, the first on top; some of them where there are many."""
+    shown = _some(len(names), MOST_CLIENTS)
     ax.set_yticks(shown, [_short(names[i]) for i in shown])
     ax.set(ylabel="client", ylim=(len(names) - 0.5, -0.5))
 
 
+def _some(count: int, most: int) -> range:
+    """
+    >>> list(_some(3, most=20)), list(_some(10, most=4))
+    ([0, 1, 2], [0, 3, 6, 9])
+    """
+    return range(0, count, -(-count // most))
+
+
 def _short(name: str) -> str:
+    name = plain(name)
     return name if len(name) < 25 else f"{name[:23]}…"
-
-
-def reliability(
-    share: Sequence[float], confidence: Sequence[float], accuracy: Sequence[float]
-) -> str:
-    """How often answers of some confidence are right."""
-
-    def draw(ax: Axes) -> None:
-        shown = np.array(share) > 0
-        x, y, size = (np.array(v)[shown] for v in (confidence, accuracy, share))
-        ax.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=1, label="perfect")
-        ax.plot(x, y, color=COLOURS["switch"], linewidth=1)
-        ax.scatter(x, y, s=20 + 300 * size, color=COLOURS["switch"], alpha=0.8, label="answers")
-        ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.03), ylim=(0, 1.03))
-        ax.legend(loc="upper left")
-
-    return svg(draw, 4, 3.4)
-
-
-def risk_coverage(risks: dict[str, Sequence[float]]) -> str:
-    """The errors among the most certain answers."""
-
-    def draw(ax: Axes) -> None:
-        for who, risk in risks.items():
-            coverage = np.linspace(0, 1, len(risk))
-            ax.plot(coverage, risk, color=COLOURS[who], label=who, lw=2 if who == "switch" else 1.2)
-        ax.set(xlabel="coverage: share of rows answered, surest first", ylabel="risk: share wrong")
-        ax.set(xlim=(0, 1), ylim=(0, None))
-        ax.legend()
-
-    return svg(draw, 4.6, 3.4)

@@ -1,6 +1,6 @@
 """What one model says of a batch: all that routing may know of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,7 +23,11 @@ class Opinion(NamedTuple):
 
     def take(self, index: Tensor) -> "Opinion":
         """The opinion of some of the rows."""
-        return Opinion(*(None if t is None else t[index] for t in self))
+        return self.map(lambda t: t[index])
+
+    def map(self, f: Callable[[Tensor], Tensor]) -> "Opinion":
+        """Applies a function to every tensor that is there."""
+        return Opinion(*(t if t is None else f(t) for t in self))  # type: ignore[arg-type]
 
     @property
     def label(self) -> Tensor:  # [B]
@@ -33,7 +37,8 @@ class Opinion(NamedTuple):
 def join(parts: Sequence[Opinion]) -> Opinion:
     """Opinions of batches, one after the other."""
     columns = zip(*parts, strict=True)
-    return Opinion(*(None if c[0] is None else torch.cat(c) for c in columns))
+    joined = (None if c[0] is None else torch.cat(c) for c in columns)
+    return Opinion(*joined)  # type: ignore[arg-type]
 
 
 def of_posterior(posterior: Posterior, logits: Tensor, z: Tensor) -> Opinion:

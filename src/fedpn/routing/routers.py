@@ -7,6 +7,7 @@ its own file of a bundle.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,6 +41,10 @@ class Score(Router):
 
     name: str
 
+    @classmethod
+    def named(cls, name: str, settings: RoutingSettings) -> "Score":
+        return cls(name)
+
     def score(self, local: Opinion, shared: Opinion, state: Params) -> Tensor:
         return SCORES[self.name](local)
 
@@ -72,7 +77,7 @@ class Foreign(Router):
 
 
 ROUTERS: dict[str, Callable[[RoutingSettings], Router]] = {
-    **{name: (lambda settings, name=name: Score(name)) for name in SCORES},
+    **{name: partial(Score.named, name) for name in SCORES},
     "gaussian": lambda settings: GaussianRouter(settings.covariance, settings.shrinkage),
     "foreign": lambda settings: Foreign(),
 }

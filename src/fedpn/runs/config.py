@@ -13,7 +13,8 @@ from fedpn.core.bounds import Bounds, Count, Natural, Positive
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, build, leaves, merge, one_of, unknown
 from fedpn.federated.aggregation import AggregationSettings
-from fedpn.federated.settings import EngineSettings, FaultSettings, TrainSettings
+from fedpn.federated.heads import HEADS, TRAINED
+from fedpn.federated.settings import EngineSettings, FaultSettings, HeadSettings, TrainSettings
 from fedpn.nn.density import DENSITIES
 from fedpn.nn.encoders import ENCODERS
 from fedpn.routing.routers import ROUTERS, needs_posterior
@@ -79,6 +80,7 @@ class Config:
     data: DataSettings = field(default_factory=DataSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
+    head: HeadSettings = field(default_factory=HeadSettings)
     routing: RoutingSettings = field(default_factory=RoutingSettings)
     faults: FaultSettings = field(default_factory=FaultSettings)
     aggregation: AggregationSettings = field(default_factory=AggregationSettings)
@@ -140,6 +142,8 @@ def _fold(layer: Tree, algorithm: type[FedAvg]) -> Tree:
     algorithms that do not run are checked and left.
     """
     tree, section = dict(layer), section_of(algorithm)
+    if isinstance(tree.get("head"), str):
+        tree["head"] = {"kind": tree["head"]}  # `head=ridge` is short for `head.kind=ridge`
     tree["method"] = merge(_section(tree, "method"), _section(tree, section))
     for name, other in ALGORITHMS.items():
         if name in tree:
@@ -159,6 +163,8 @@ def check(config: Config) -> Config:
     """Refuses values that are well-formed but name nothing, or that do not go together."""
     one_of("model.encoder", config.model.encoder, ["auto", *ENCODERS])
     one_of("model.density", config.model.density, list(DENSITIES))
+    if ":" not in config.head.kind:
+        one_of("head.kind", config.head.kind, [TRAINED, *HEADS])
     one_of("routing.rule", config.routing.rule, list(RULES))
     if ":" not in config.routing.router:
         one_of("routing.router", config.routing.router, ["auto", "none", *ROUTERS])

@@ -10,6 +10,7 @@ import torch
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.settings import leaves, read_toml
+from fedpn.core.trees import Slots
 from fedpn.data.describe import client_name
 from fedpn.federated import privacy
 from fedpn.federated.checkpoint import Journal
@@ -91,7 +92,7 @@ def _finish(
     results = judge(config, setup, views)
     clock.progress("report", 0, 1)
     members = [simulator.members[client] for client in range(simulator.clients)]
-    write_models(out, about_models(config, setup), config.method.shared(server), members)
+    write_models(out, about_models(config, setup), shared_part(config, server), members)
     store.write_json(out / "metrics.json", results)
     write_figures(setup, views, config.headline, out)
     report.write_page([out], out / "report.html")
@@ -172,9 +173,16 @@ def about_models(config: Config, setup: Setup) -> About:
         dataset.classes,
         tuple(client_name(dataset, client) for client in range(setup.federation.clients)),
         dataset.features,
+        config.head,
         routing,
         provenance(dataset.name, note, config.algorithm, config.rounds, config.seed),
     )
+
+
+def shared_part(config: Config, server: Slots) -> Slots:
+    """What all clients answer with: the global model, and its head in closed form."""
+    model, head = config.method.shared(server), server.get("head")
+    return {name: part for name, part in (("model", model), ("head", head)) if part}
 
 
 def write_figures(setup: Setup, views: list[View], headline: str, out: Path) -> None:

@@ -18,6 +18,7 @@ from fedpn.data.recode import recode
 from fedpn.data.sources.own import open_dataset
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import conduct
+from fedpn.federated.heads import TRAINED, make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.moments import SumMoments, read_moments
 from fedpn.federated.simulator import Simulator
@@ -75,7 +76,8 @@ def lay_out(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     """Brings rows to the device."""
     device = find_device(config.engine.device)
     x, y = (torch.from_numpy(array).to(device) for array in (dataset.x, dataset.y))
-    return Setup(dataset, federation, Data(x, y))
+    head = make_head(config.head)
+    return Setup(dataset, federation, Data(x, y), answer=None if head is None else head.answer)
 
 
 def plan_model(config: Config, shape: tuple[int, ...], classes: int, total: Moments) -> Blueprint:
@@ -104,6 +106,8 @@ def draw_network(config: Config, blueprint: Blueprint) -> Network:
     server = config.method.init(model.task, fresh)
     if config.aggregation.rule != "mean" and not server["model"]:
         raise UserError(f"{config.algorithm} uploads nothing that aggregation.rule could protect")
+    if config.head.kind != TRAINED and config.method.shared(server) is None:
+        raise UserError(f"{config.algorithm} has no global model for a head to answer with")
     if config.router and config.method.shared(server) is None:
         raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
     return Network(blueprint, model, fresh)

@@ -16,14 +16,15 @@ from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.settings import build
 from fedpn.core.trees import Params, Slots
+from fedpn.federated.settings import HeadSettings
 from fedpn.nn.blueprint import Blueprint
 from fedpn.routing.rules import Rule, from_state
 from fedpn.routing.settings import RoutingSettings
 
 FORMAT = 2
 SLOTS = {"own": "clients.safetensors", "router": "routers.safetensors", "rule": "rules.safetensors"}
-SHARED = "shared.safetensors"
-FILES = ["bundle.json", SHARED, *SLOTS.values()]
+SHARED, HEAD = "shared.safetensors", "head.safetensors"
+FILES = ["bundle.json", SHARED, HEAD, *SLOTS.values()]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class About:
     classes: tuple[str, ...]
     clients: tuple[str, ...]  # their names
     features: tuple[str, ...]  # of a table, the columns; none where they have no names
+    head: HeadSettings
     routing: RoutingSettings | None  # None without a switch
     provenance: Mapping[str, Any]
 
@@ -45,6 +47,7 @@ class Bundle:
     client: str
     about: About
     shared: Params | None
+    head: Params  # the state of a head in closed form, where there is one
     own: Params
     router: Params
     rule: Rule | None
@@ -79,11 +82,13 @@ def provenance(dataset: str, note: str, algorithm: str, rounds: int, seed: int) 
     }
 
 
-def write_models(
-    out: Path, about: About, shared: Params | None, members: Sequence[Slots] | None
-) -> None:
-    """Writes all clients' models; without members those are elsewhere, with their nodes."""
-    store.write_tensors(out / SHARED, shared or {})
+def write_models(out: Path, about: About, shared: Slots, members: Sequence[Slots] | None) -> None:
+    """Writes all clients' models; without members those are elsewhere, with their nodes.
+
+    `shared` has the slots `model` and `head`, each where there is one.
+    """
+    store.write_tensors(out / SHARED, shared.get("model", {}))
+    store.write_tensors(out / HEAD, shared.get("head", {}))
     for slot, file in SLOTS.items():
         tensors = {
             f"{index}/{name}": t
@@ -101,6 +106,7 @@ def _to_tree(about: About, elsewhere: bool) -> dict[str, Any]:
         "classes": list(about.classes),
         "clients": list(about.clients),
         "features": list(about.features),
+        "head": asdict(about.head),
         "routing": None if about.routing is None else asdict(about.routing),
         "provenance": dict(about.provenance),
         "elsewhere": elsewhere,
@@ -126,6 +132,7 @@ def _from_tree(tree: Any, path: Path) -> About:
             tuple(map(str, tree["classes"])),
             tuple(map(str, tree["clients"])),
             tuple(map(str, tree["features"])),
+            build(HeadSettings, tree["head"], "head"),
             None if routing is None else build(RoutingSettings, routing, "routing"),
             dict(tree["provenance"]),
         )
@@ -152,6 +159,7 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
         about.clients[index],
         about,
         shared or None,
+        store.read_tensors(path / HEAD)[0],
         own,
         router,
         None if about.routing is None else from_state(about.routing.rule, rule),
@@ -165,6 +173,7 @@ def export(path: Path, client: int | str | None, out: Path) -> Bundle:
     store.claim(out, hint="")
     index = bundle.about.clients.index(bundle.client)
     store.write_tensors(out / SHARED, bundle.shared or {})
+    store.write_tensors(out / HEAD, bundle.head)
     for file in SLOTS.values():
         tensors, _ = store.read_tensors(path / file, f"{index}/")
         store.write_tensors(out / file, {f"0/{name}": t for name, t in tensors.items()})

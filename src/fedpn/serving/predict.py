@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 from fedpn.data.sources.rows import as_rows
+from fedpn.federated.heads import make_head
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.nn.blueprint import build_model
 from fedpn.routing.opinion import Opinion
@@ -49,6 +51,7 @@ class Predictor:
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.model = build_model(bundle.blueprint, seed=0)
+        self.head = make_head(bundle.about.head)
         routing = bundle.about.routing
         self.router = None if routing is None else make_router(routing)
 
@@ -62,7 +65,10 @@ class Predictor:
         if not len(x):
             return []
         rows = np.arange(len(x))
-        observe = Observer(self.model, b.shared, Embedder(self.model, x, b.predictor))
+        head = None
+        if self.head is not None and b.shared is not None:
+            head = partial(self.head.answer, self.model, b.shared, b.head)
+        observe = Observer(self.model, b.shared, Embedder(self.model, x, b.predictor), head)
         own = observe.local(b.own, rows)
         if b.rule is None or self.router is None:
             return self._plain(own)

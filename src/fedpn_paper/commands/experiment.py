@@ -38,7 +38,7 @@ def _experiment(options: argparse.Namespace) -> int:
         return 0
     from fedpn.cli.console import Display, Interrupt
     from fedpn.core.allocator import keep_freed_memory
-    from fedpn.federated.rounds import Company, Stopped
+    from fedpn.federated.listener import Stopped
 
     find(options.name)
     settings = _settings(options)
@@ -49,10 +49,9 @@ def _experiment(options: argparse.Namespace) -> int:
         raise UserError(f"--out {out} is not empty; choose another, or add --resume to go on")
     keep_freed_memory()
     with ExitStack() as stack:
-        display, interrupt = stack.enter_context(Display()), stack.enter_context(Interrupt())
+        display = stack.enter_context(Display(stack.enter_context(Interrupt())))
         try:
-            company = Company(display, (), interrupt, display.say)
-            result = play(options.name, out, settings, company)
+            result = play(options.name, out, settings, display)
         except Stopped as stopped:
             stack.close()
             print(f"stopped {stopped}; go on with --resume", file=sys.stderr)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedpn.cli.commands.command import command
 from fedpn.cli.commands.rows import write_rows
+from fedpn.core.plain import plain
 
 
 def add(commands: Any) -> None:
@@ -43,7 +44,8 @@ def _predict(options: argparse.Namespace) -> None:
         print("input\tanswer\tconfidence\tsource\toutcome\treason")
         for name, a in zip(names, answers, strict=True):
             said = a.label if a.label is not None else f"no answer (perhaps {a.guess})"
-            print(f"{name}\t{said}\t{a.confidence:.3f}\t{a.source}\t{a.outcome}\t{a.reason}")
+            cells = (str(name), said, f"{a.confidence:.3f}", a.source, a.outcome, a.reason)
+            print("\t".join(map(plain, cells)))
         return
     write_rows(options.out, rows)
     print(f"{len(rows)} answers: {options.out}")

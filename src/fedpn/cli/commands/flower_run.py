@@ -134,7 +134,7 @@ def _hear(display: "Display") -> Callable[[dict[str, Any]], None]:
         stage, done, of = event.pop("stage", None), event.pop("done", 0), event.pop("of", 1)
         if stage in STAGES:
             facts = {k: v for k, v in event.items() if isinstance(v, int | float)}
-            display(stage, done, of, **facts)
+            display.progress(stage, done, of, **facts)
         elif stage == "wait":
             display.say(f"waiting for {of} nodes")
         elif "warning" in event:

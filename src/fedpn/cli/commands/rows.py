@@ -1,15 +1,19 @@
-"""Rows of values -> a file of the kind that its name tells."""
+"""Rows of values -> a file, of the kind that the ending of its name says."""
 
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import plain
 
 Rows = list[dict[str, Any]]
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")  # spreadsheets take such texts as formulas
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 def write_rows(path: Path, rows: Rows) -> None:
@@ -20,15 +24,27 @@ def write_rows(path: Path, rows: Rows) -> None:
         raise UserError(f"--out {path}: the name must end in {', '.join(WRITERS)}")
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
-    write_text(path, WRITERS[path.suffix](rows))
+    text = WRITERS[path.suffix](rows)
+    # Names of files need not be valid text; what is not is written as \\udc… is.
+    write_text(path, text.encode("utf-8", "backslashreplace").decode())
 
 
 def _csv(rows: Rows) -> str:
     file = io.StringIO()
-    table = csv.DictWriter(file, list(rows[0]) if rows else [])
-    table.writeheader()
-    table.writerows(rows)
+    table = csv.writer(file)
+    for line in _lines(rows):
+        table.writerow([_no_formula(cell) for cell in line])
     return file.getvalue()
+
+
+def _no_formula(cell: Any) -> Any:
+    """Marks a text as a text where a spreadsheet would take it as a formula.
+
+    >>> _no_formula("=1+1"), _no_formula("-0.5"), _no_formula(-0.5)
+    ("'=1+1", '-0.5', -0.5)
+    """
+    is_text = isinstance(cell, str) and not NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_text and cell.startswith(FORMULA_STARTS) else cell
 
 
 def _json_lines(rows: Rows) -> str:
@@ -36,8 +52,19 @@ def _json_lines(rows: Rows) -> str:
 
 
 def _markdown(rows: Rows) -> str:
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)] if rows else []
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    lines = _lines(rows)
+    if lines:
+        lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+
+
+def _markdown_cell(cell: Any) -> str:
+    return "" if cell is None else plain(str(cell)).replace("|", r"\|")
+
+
+def _lines(rows: Rows) -> list[list[Any]]:
+    """The head of a table, then its rows; every row has the keys of the first."""
+    return [list(rows[0]), *([row[key] for key in rows[0]] for row in rows)] if rows else []
 
 
 WRITERS: dict[str, Callable[[Rows], str]] = {

@@ -11,22 +11,21 @@ from typing import Any
 import torch
 from flwr.app import RecordDict
 
-from fedpn.algorithms.base import train
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.task import Plan
-from fedpn.core.trees import Slots, flatten, map_slots, zip_with
-from fedpn.data.batches import stack_plans
-from fedpn.federated.rounds import Company
-from fedpn.federated.simulator import plan_client
+from fedpn.core.trees import Slots, flatten, zip_with
+from fedpn.federated.moments import SumMoments
+from fedpn.federated.phase import Phase, on_device
+from fedpn.federated.settings import FaultSettings
+from fedpn.federated.site import Setup, Site
 from fedpn.flower.app.client_app import MASKS
 from fedpn.flower.app.records import Order, Report, pack_report, read_config, read_order, unpack
 from fedpn.flower.app.share import Share, open_share
 from fedpn.flower.app.state import NodeState
 from fedpn.runs.config import Config
-from fedpn.runs.evaluate import about_client, client_metrics, look
-from fedpn.runs.pipeline import headline_of, personal_stage
-from fedpn.runs.prepare import Prepared
+from fedpn.runs.evaluate import about_client, client_metrics
+from fedpn.runs.phases import phases_of
+from fedpn.runs.pipeline import about_models, shared_part
 from fedpn.serving.bundle import write_models
 
 Node = Mapping[str, Any]
@@ -39,18 +38,28 @@ class Desk:
     def __init__(
         self, order: Order, config: Config, share: Share, node: Node, masked: bool
     ) -> None:
-        self.order, self.config, self.share = order, config, share
+        # Faults are made on purpose in a simulator only.
+        self.order, self.config = order, replace(config, faults=FaultSettings())
+        self.share = share
         # By what masks it, not by what a server says: an upload in clear must not pass for masked.
         self.masked, self.wary = masked, bool(node.get("secure", False))
         self.state = NodeState(Path(str(node["state-dir"])), order.run, share.fingerprint())
 
-    def ready(self) -> Prepared:
-        return self.share.equip(self.config, self.order.model)
+    def setup(self) -> Setup:
+        return self.share.setup(self.config, self.order.model)
 
-    def memory(self, ready: Prepared) -> Slots:
+    def phase(self) -> Phase:
+        """The phase that the server names."""
+        phases = [SumMoments(), *phases_of(self.config)]
+        for phase in phases:
+            if phase.name == self.order.phase:
+                return phase
+        raise UserError(f"this node's fedpn knows no phase {self.order.phase!r}")
+
+    def memory(self, setup: Setup) -> Slots:
         """What the node remembers of its last round that counted, or has at first."""
-        labels = ready.data.y[torch.from_numpy(self.share.rows)]
-        first = self.config.method.enroll(ready.model.task, ready.fresh, labels)
+        labels = setup.labels(self.share.rows)
+        first = self.config.method.enroll(setup.model.task, setup.fresh, labels)
         if not self.order.base:
             return first
         kept = self.state.load(self.order.base, tuple(first))
@@ -95,46 +104,45 @@ def introduce(desk: Desk, server: Slots) -> RecordDict:
 
 
 def play(desk: Desk, server: Slots) -> RecordDict:
-    """Plays the node's part of a round."""
-    config, share, order = desk.config, desk.share, desk.order
-    if desk.wary and not desk.masked:
+    """Plays the node's part of a phase whose statistics are summed."""
+    share, order, phase = desk.share, desk.order, desk.phase()
+    if desk.wary and not desk.masked and not phase.open:
         raise UserError("this node uploads under a mask only (fedpn flower run --secure)")
-    ready = desk.ready()
-    drawn = plan_client(share.rows, share.client, config.train, config.seed, order.round)
-    device = ready.data.x.device
-    plan = Plan(*(t[0].to(device) for t in stack_plans([drawn])))
-    server, memory = (_on(device, slots) for slots in (server, desk.memory(ready)))
-    task, method = ready.model.task, config.method
-    upload, memory, loss = train(method, task, ready.data, server, memory, plan, idle=False)
-    desk.state.save(order.round + 1, memory, order.base)
+    setup = desk.setup()
+    server = on_device(server, setup.device)
+    memory: Slots = {}
+    if phase.remembers:
+        memory = on_device(desk.memory(setup), setup.device)
+    observe = None
+    if not phase.remembers and setup.network is not None:
+        observe = setup.observer(desk.config.method, server)
+    reply = phase.client(Site(share.client, setup, order.round, observe), server, memory)
+    if phase.remembers:
+        desk.state.save(order.round + 1, reply.memory, order.base)
     if desk.masked:
         from fedpn.flower.app.secure import maskable
 
-        moved = {role: zip_with(torch.sub, params, server[role]) for role, params in upload.items()}
-        return maskable(flatten(moved), len(share.rows), float(loss))
-    return pack_report(Report(share.name, loss=float(loss)), upload)
-
-
-def _on(device: torch.device, slots: Slots) -> Slots:
-    return map_slots(lambda t: t.to(device), slots)
+        moved = {r: zip_with(torch.sub, p, server[r]) for r, p in reply.statistics.items()}
+        return maskable(flatten(moved), len(share.rows), reply.loss)
+    return pack_report(Report(share.name, loss=reply.loss), reply.statistics)
 
 
 def personalise(desk: Desk, server: Slots) -> RecordDict:
     """Makes the node's own model, calibrates it, keeps it as a bundle, and tells how good it is."""
-    config, share = desk.config, desk.share
-    ready, mine = desk.ready(), [desk.share.client]
-    people, observe, thresholds = personal_stage(
-        config, ready, _on(ready.data.x.device, server), [desk.memory(ready)], Company(), mine
-    )
-    views = look(ready.federation, people, observe, thresholds, mine)
-    place = desk.state.draft
-    named = replace(share.dataset, clients=(share.name,))
-    write_models(place, ready.blueprint, named, config, people, thresholds)
-    store.seal(place)
+    config, share, setup = desk.config, desk.share, desk.setup()
+    server = on_device(server, setup.device)
+    site = Site(share.client, setup, 0, setup.observer(config.method, server))
+    memory = on_device(desk.memory(setup), setup.device)
+    record: Any = None
+    for phase in phases_of(config):
+        if not phase.sums:
+            reply = phase.client(site, server, memory)
+            memory, record = reply.memory, reply.record
+    about = replace(about_models(config, setup), clients=(share.name,))
+    write_models(desk.state.draft, about, shared_part(config, server), [memory])
+    store.seal(desk.state.place / "draft")
     desk.state.publish()
-    figures = about_client(ready.federation, share.client) | client_metrics(
-        views[0], headline_of(config)
-    )
+    figures = about_client(setup.federation, share.client) | client_metrics(record, config.headline)
     if share.partition is None:
         figures["classes"] = None  # which labels a node has is its own affair
     return pack_report(Report(share.name, facts=json.dumps(figures)))

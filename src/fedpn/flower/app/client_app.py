@@ -28,6 +28,11 @@ def train(message: Message, context: Context) -> Message:
     return _answer(message, context, "play")
 
 
+@app.train("sum")
+def sum_up(message: Message, context: Context) -> Message:
+    return _answer(message, context, "play")
+
+
 @app.train("personalise")
 def personalise(message: Message, context: Context) -> Message:
     return _answer(message, context, "personalise")

@@ -10,11 +10,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, unflatten
+from fedpn.nn.blueprint import Blueprint
 from fedpn.runs.config import Config, resolve
 
 # The kinds of messages, as Flower names them.
 INTRODUCE = "query.introduce"
 TRAIN = "train"
+SUM = "train.sum"
 PERSONALISE = "train.personalise"
 
 
@@ -26,6 +28,7 @@ class Order:
     config: str  # the settings, as JSON
     model: str = ""  # the network, as JSON
     roles: str = ""  # of the slots that come with it, by commas
+    phase: str = ""  # what to do, by the name of a phase
     round: int = 0  # rounds done before this one
     base: int = 0  # the node's last round that counted: what it remembers of later ones is void
 
@@ -83,6 +86,14 @@ def unpack(content: RecordDict, roles: Sequence[str]) -> Slots:
     return unflatten(
         {name: torch.from_numpy(a.numpy().copy()) for name, a in record.items()}, roles
     )
+
+
+def read_blueprint(text: str) -> Blueprint:
+    """Reads the network that a federation has agreed on from JSON."""
+    try:
+        return Blueprint(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"the network that came with the run cannot be read: {error}") from None
 
 
 def read_config(text: str) -> Config:

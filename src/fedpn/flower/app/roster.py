@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedpn.data.moments import Moments
 from fedpn.flower.app.records import INTRODUCE, Order, Report, pack_order, read_report
 
 PAUSE = 1.0  # seconds between looks for nodes
@@ -33,7 +31,6 @@ class Member:
     shape: tuple[int, ...]
     classes: tuple[str, ...]
     features: tuple[str, ...]
-    moments: Moments
     partition: int | None
     note: str
 
@@ -187,21 +184,15 @@ def _place(member: Member) -> tuple[int, str]:
 
 def _member(report: Report) -> Member:
     facts: dict[str, Any] = json.loads(report.facts)
-    moments = Moments(*(np.asarray(column, np.float64) for column in facts["moments"]))
-    if not all(np.isfinite(column).all() for column in moments) or (moments.counts <= 0).any():
-        raise ValueError("its sums are not finite")
     member = Member(
         report.name,
         int(facts["rows"]),
         tuple(map(int, facts["shape"])),
         tuple(map(str, facts["classes"])),
         tuple(map(str, facts["features"])),
-        moments,
         None if facts["partition"] is None else int(facts["partition"]),
         str(facts["note"]),
     )
     if member.rows < 1 or len(member.classes) < 2 or not member.shape:
         raise ValueError("it has no rows, no classes or no shape")
-    if any(column.shape != member.shape[:1] for column in moments):
-        raise ValueError("its sums are not those of its shape")
     return member

@@ -1,6 +1,5 @@
 """A node's share of the data: files of its own or, for trials, a partition of a named set."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +9,10 @@ import numpy as np
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.federation import Federation, federate
-from fedpn.data.moments import moments
-from fedpn.nn.blueprint import Blueprint
+from fedpn.federated.site import Setup
+from fedpn.flower.app.records import read_blueprint
 from fedpn.runs.config import Config
-from fedpn.runs.prepare import Prepared, check_calibration, deal, equip, fingerprint, read
+from fedpn.runs.prepare import check_calibration, deal, draw_network, fingerprint, lay_out, read
 
 
 @dataclass(frozen=True)
@@ -37,26 +36,27 @@ class Share:
 
     def introduce(self) -> dict[str, Any]:
         """What a server must know before the first round: forms and sums, no rows or labels."""
-        total = moments(self.dataset.x[self.rows])
         return {
             "partition": self.partition,
             "rows": len(self.rows),
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),
             "features": list(self.dataset.features),
-            "moments": [column.tolist() for column in total],
             "note": " ".join(filter(None, (self.dataset.note, *self.dataset.remarks))),
         }
 
-    def equip(self, config: Config, model: str) -> Prepared:
-        """Brings the share and the federation's model together."""
-        blueprint = Blueprint(**json.loads(model))
+    def setup(self, config: Config, model: str) -> Setup:
+        """The node's rows and, once it is settled, the federation's network."""
+        rows = lay_out(config, self.dataset, self.federation)
+        if not model:
+            return rows
+        blueprint = read_blueprint(model)
         if tuple(blueprint.shape) != self.dataset.shape:
             raise UserError(
                 f"rows of this node have the shape {self.dataset.shape}, and the federation's "
                 f"{tuple(blueprint.shape)}"
             )
-        return equip(config, self.dataset, self.federation, blueprint)
+        return rows.settle(draw_network(config, blueprint))
 
     def fingerprint(self) -> str:
         return fingerprint(self.dataset)
@@ -66,7 +66,7 @@ def open_share(node: Mapping[str, Any], config: Config) -> Share:
     """Opens what the node's settings name: `data`, or `partition-id` and `num-partitions`."""
     if "data" in node:
         name = _name(node, "")
-        dataset = replace(read(config, str(node["data"])), client=None, clients=())
+        dataset = replace(read(config, str(node["data"])), client=None, clients=(name,))
         federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
         check_calibration(config, dataset, federation, [0])
         return Share(name, dataset, federation, 0, None)

@@ -16,12 +16,17 @@ class Refused(Exception):  # noqa: N818
     """Why an upload does not count."""
 
 
-def read_upload(content: RecordDict, expected: Slots) -> Slots:
-    """Reads an upload that has the names, shapes and types expected; stacked, as one of many."""
+def read_upload(content: RecordDict, expected: Slots | None) -> tuple[Slots, Slots]:
+    """Reads an upload that has the names, shapes and types expected; stacked, as one of many.
+
+    Where nothing is expected, this one is what others are held to. The form is returned as well.
+    """
     try:
-        found = flatten(unpack(content, tuple(expected)))
+        slots = unpack(content, tuple(expected or ()))
+        found = flatten(slots)
     except Exception as error:
         raise Refused(f"uploaded what cannot be read: {error}") from None
+    expected = slots if expected is None else expected
     asked = flatten(expected)
     strange = sorted(found.keys() ^ asked.keys())
     if strange:
@@ -33,7 +38,7 @@ def read_upload(content: RecordDict, expected: Slots) -> Slots:
             raise Refused(f"uploaded {name} as {is_}, not {should}")
     # In the order of our own: sums over entries depend on it in the last bits.
     ordered = {r: {n: found[f"{r}/{n}"] for n in params} for r, params in expected.items()}
-    return stack([ordered])
+    return stack([ordered]), expected
 
 
 def read_figures(reply: Reply) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def stat(values: Sequence[float]) -> Stat:
 
 
 @dataclass(frozen=True)
-class Tally:
+class Results:
     """All records, by what was run."""
 
     records: tuple[Tree, ...]

@@ -10,13 +10,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
-from fedpn.federated.rounds import Company, Stopped
+from fedpn.federated.listener import Listener, Stopped
 
 # How much of a run is over when a stage begins, and what its own steps add.
 STAGES = {
     "federate": (0.0, 0.85),
     "personalise": (0.85, 0.1),
-    "evaluate": (0.95, 0.03),
+    "route": (0.95, 0.005),
+    "calibrate": (0.955, 0.005),
+    "evaluate": (0.96, 0.02),
     "report": (0.98, 0.02),
 }
 TICK = 0.5  # seconds between looks
@@ -27,7 +29,7 @@ class Job:
     """Something to do that takes a while."""
 
     name: str
-    do: Callable[[Company], Any]  # goes to another process: a plain function with its arguments
+    do: Callable[[Listener], Any]  # goes to another process: a plain function with its arguments
     weight: float = 1.0  # what it costs, compared with others
     needs: frozenset[str] = frozenset()  # names of jobs without which it cannot be done
     after: frozenset[str] = frozenset()  # names of jobs that come first, however they end
@@ -115,6 +117,20 @@ def _ask(running: dict[Job, tuple[BaseProcess, Connection]]) -> None:
             pipe.send("stop")
 
 
+class Speaker(Listener):
+    """Passes on to the scheduler how far a job has come; asked to stop, it says so."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
+    def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
+        start, share = STAGES.get(stage, (0.0, 0.99))
+        self.pipe.send((start + share * done / max(of, 1), None))
+
+    def stopping(self) -> bool:
+        return self.pipe.poll()
+
+
 def _work(job: Job, pipe: Connection) -> None:
     """A worker's life: one thread, one job; asked to stop, it finishes its round."""
     import torch
@@ -125,13 +141,9 @@ def _work(job: Job, pipe: Connection) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
 
-    def tell(stage: str, done: int, of: int, **facts: float | None) -> None:
-        start, share = STAGES.get(stage, (0.0, 0.99))
-        pipe.send((start + share * done / max(of, 1), None))
-
     end = "done", False
     try:
-        job.do(Company(tell, stop=pipe.poll))
+        job.do(Speaker(pipe))
     except Stopped as stopped:
         end = f"stopped {stopped}", False
     except Exception as error:

@@ -1,0 +1,77 @@
+"""Metrics -> the rows of the report's tables."""
+
+from collections.abc import Sequence
+
+from fedpn.core.summary import SETS, standard_error, summarise
+from fedpn.reporting.finished import Accuracy, ClientMetrics, Metrics, Origin
+
+SET_NAMES = {"ind": "InD", "ood": "OOD", "mix": "Mix"}
+UNKNOWN = "–"
+
+
+def accuracy_table(runs: Sequence[Metrics]) -> list[list[str]]:
+    """A row for each way of answering: its accuracy on InD, OOD and Mix in %, where it is known.
+
+    One run shows ± the deviation over clients, several ± the standard error over seeds.
+    """
+    answering = [who for who in runs[0].accuracy if all(who in run.accuracy for run in runs)]
+    seeds = [{who: run.accuracy[who] for who in answering} for run in runs]
+    mean: Accuracy = summarise(seeds)
+    spread = summarise(seeds, standard_error) if len(runs) > 1 else runs[0].deviation
+    known = [name for name in SETS if any(row[name] is not None for row in mean.values())]
+    rows = [["accuracy, %", *(SET_NAMES[name] for name in known)]]
+    for who in answering:
+        if who == "oracle" and "ood" not in known:
+            continue  # without foreign rows, an oracle is the client's own model
+        rows.append([who, *(percent(mean[who][name], spread[who][name]) for name in known)])
+    return rows
+
+
+def client_table(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin) -> list[list[str]]:
+    """A row for each client: its classes, its rows, and the accuracy of each way of answering."""
+    name = "mix" if any(row["mix"] is not None for row in run.accuracy.values()) else "ind"
+    rows = [["client", "classes", "rows", *(f"{who} {SET_NAMES[name]}" for who in run.accuracy)]]
+    for client in clients:
+        classes = ", ".join(origin.classes[number] for number in client.classes) or UNKNOWN
+        shares = [percent(client.accuracy.get(who, {}).get(name)) for who in run.accuracy]
+        rows.append([origin.clients[client.client], classes, str(client.rows), *shares])
+    return rows
+
+
+def measures(runs: Sequence[Metrics]) -> dict[str, str]:
+    """The figures beside the table, as far as they are known."""
+    mean = summarise([run.measures for run in runs])
+    ind, ood = share(mean["delegated_ind"]), share(mean["delegated_ood"])
+    delegated = {"delegated, InD / OOD": f"{ind} / {ood}"}
+    if ood == UNKNOWN:
+        delegated = {"delegated, InD": ind}
+    found = {
+        "AUROC of the switch score": number(mean["auroc"]),
+        "gap to the oracle closed": number(mean["gap_closed"], 2),
+        **delegated,
+        "answered": share(mean["coverage"]),
+        "area under risk–coverage": number(mean["aurc"]),
+        "ECE": number(mean["ece"]),
+        "NLL": number(mean["nll"]),
+        "Brier": number(mean["brier"]),
+    }
+    return {name: value for name, value in found.items() if value != UNKNOWN}
+
+
+def percent(value: float | None, spread: float | None = None) -> str:
+    """
+    >>> percent(0.5), percent(0.5, 0.01), percent(None)
+    ('50.0', '50.0 ± 1.0', '–')
+    """
+    if value is None:
+        return UNKNOWN
+    text = f"{100 * value:.1f}"
+    return text if spread is None else f"{text} ± {100 * spread:.1f}"
+
+
+def share(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{percent(value)} %"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
