@@ -6,28 +6,20 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from fedpn.cli.main import main
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.data.federation import tuning
-from fedpn.federated.listener import Listener, Stopped
-from fedpn.runs.config import resolve
-from fedpn.runs.prepare import deal
-from fedpn_paper import scheduler, tune
+from fedpn.federated.listener import Listener
 from fedpn_paper.cells import VARIANTS, Cell, ensure
-from fedpn_paper.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED, Wish, cells
+from fedpn_paper.grid import COLUMNS, PAPER_SETS, ROUTED, Wish, cells
 from fedpn_paper.record import recorded, settle
-from fedpn_paper.score_names import router_named
 
-RESULTS = Path(__file__).parents[2] / "results"
 TINY = {
     "clients": 4,
     "rounds": 2,
@@ -117,134 +109,7 @@ def test_one_budget_for_every_algorithm():
         assert len({(c.rounds, c.clients, c.train.steps, c.train.batch) for c in configs}) == 1
 
 
-# Tuning
-
-
-def test_candidates_never_see_test_rows(tmp_path, monkeypatch):
-    seen = {}
-    real = tune.train
-
-    def spy(config, setup, out, listener):
-        seen["federation"] = setup.federation
-        return real(config, setup, out, listener)
-
-    monkeypatch.setattr(tune, "train", spy)
-    found = tune.try_out("digits", TINY | {"personal_steps": [2, 4]}, tmp_path, Listener())
-    _, whole = deal(resolve([TINY, {"dataset": "digits"}]))
-    tests = np.concatenate(whole.test)
-    used = seen["federation"]
-    for rows in (used.train, used.calibration, used.test):
-        assert not np.isin(np.concatenate(rows), tests).any()
-    assert np.array_equal(used.test[0], tuning(whole, tune.SPLIT).test[0])
-    assert [f["personal_steps"] for f in found] == [2] * 10 + [4] * 10
-    assert {f["score"] for f in found} == {"log_density", "entropy"}
-
-
-@pytest.mark.parametrize("algorithm", ["fedpn", "perfedavg"])
-def test_a_candidate_keeps_its_router(algorithm, tmp_path):
-    candidate = TINY | {"algorithm": algorithm, "routing": {"router": "gaussian"}}
-    found = tune.try_out("digits", candidate, tmp_path, Listener())
-    assert [f["score"] for f in found] == ["gaussian"] * len(tune.SHARES)
-    assert [f["outliers"] for f in found] == list(tune.SHARES)
-    assert all("switch" in f["accuracy"] for f in found)
-
-
-def test_candidates_are_sound():
-    listed = tomllib.loads(Path(tune.__file__).with_name("candidates.toml").read_text())
-    assert set(listed) <= {*PAPER_SETS, *EXTRA_SETS}
-    for dataset in listed:
-        for candidate in tune.candidates(dataset).values():
-            resolve([{k: v for k, v in candidate.items() if k != "personal_steps"}])
-            assert min(candidate.get("personal_steps", [1])) > 0
-
-
-@pytest.mark.parametrize("dataset", ["mnist", "fashionmnist", "organamnist", "cifar10", "svhn"])
-def test_a_budget_is_the_best_of_its_candidates(dataset):
-    tried = store.read_json(RESULTS / "tuning" / f"{dataset}.json")
-    found = [
-        (row["accuracy"]["switch"]["mix"], row, tree["candidate"])
-        for tree in tried.values()
-        for row in tree["found"]
-        if "switch" in row["accuracy"]
-    ]
-    _, best, candidate = max(found, key=lambda entry: entry[0])
-    config = Cell(dataset).config()
-    assert config.method.adapt_steps == best["personal_steps"]
-    assert config.method.lr == candidate.get("method", {}).get("lr", 0.01)
-    assert config.rounds == candidate.get("rounds", 100)
-    if dataset != "mnist":  # where 2 to 30 % came to the same, it has the paper's 10 %
-        assert config.router == router_named(best["score"])
-        assert config.routing.outliers == best["outliers"]
-
-
-# Several at a time
-
-
-def _nothing(listener):
-    return None
-
-
-def _fails(listener):
-    raise ValueError("broken on purpose")
-
-
-def _dies(listener):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_what_fails_does_not_stop_the_others():
-    jobs = [
-        scheduler.Job("bad", _fails),
-        scheduler.Job("dead", _dies),
-        scheduler.Job("good", _nothing),
-        scheduler.Job("after", _nothing, needs=frozenset(["good"])),
-    ]
-    heard = []
-    wrong = scheduler.play(
-        jobs, 2, lambda job, done, words="": heard.append((job.name, words)), bool
-    )
-    assert wrong == {
-        "bad": "ValueError: broken on purpose",
-        "dead": "its process ended with status -9",
-    }
-    assert heard.index(("good", "done")) < heard.index(("after", "done"))
-
-
-def test_what_needs_a_failed_job_is_not_begun():
-    jobs = [
-        scheduler.Job("bad", _fails),
-        scheduler.Job("branch", _nothing, needs=frozenset(["bad"])),
-        scheduler.Job("figure", _nothing, after=frozenset(["bad", "branch"])),
-    ]
-    heard = []
-    wrong = scheduler.play(
-        jobs, 2, lambda job, done, words="": heard.append((job.name, words)), bool
-    )
-    assert wrong["branch"] == "needs bad, which failed"
-    assert ("figure", "done") in heard
-
-
-def test_stopping_lets_no_other_begin():
-    heard = []
-    jobs = [scheduler.Job(name, _nothing) for name in "abc"]
-    listen = lambda job, done, words="": heard.append(job.name)  # noqa: E731
-    assert scheduler.play(jobs, 1, listen, lambda: True) == {}
-    assert heard == []
-
-
-def _waits_for_the_stop(listener):
-    while not listener.stopping():
-        time.sleep(0.01)
-    raise Stopped("after round 1")
-
-
-def test_who_is_stopped_has_not_failed():
-    heard = []
-    listen = lambda job, done, words="": heard.append(words)  # noqa: E731
-    began = time.monotonic()
-    stop = lambda: time.monotonic() > began + 0.3  # noqa: E731
-    assert scheduler.play([scheduler.Job("long", _waits_for_the_stop)], 1, listen, stop) == {}
-    assert heard[-1] == "stopped after round 1"
+# The whole
 
 
 def _options(out: Path) -> list[str]:
@@ -295,7 +160,7 @@ def test_a_quick_paper(tmp_path, capfd, monkeypatch):
     names = {p.stem for p in (out / "cells").glob("*.json")}
     assert {f"digits-{a}-s0" for a in COLUMNS} | {f"digits-{a}-gaussian-s0" for a in ROUTED} < names
     page = (out / "ledger.html").read_text()
-    assert "<figure id=landscape " in page
+    assert '<figure id="landscape" ' in page
     assert "digits-local-s0" in page, "what failed is on the page"
     assert main(["paper", *options, "--only", "ledger", "--pages", str(tmp_path / "docs")]) == 0
     assert "digits" in (tmp_path / "docs/ledger.md").read_text()

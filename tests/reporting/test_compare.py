@@ -20,6 +20,7 @@ def runs(tmp_path_factory):
     for name, settings in {
         "fedavg-0": {"algorithm": "fedavg"},
         "fedavg-1": {"algorithm": "fedavg", "seed": 1},
+        "fedavg-2": {"algorithm": "fedavg", "seed": 2, "engine__cohort": 1},
         "routed": {"algorithm": "fedavg", "routing__router": "gaussian"},
         "slow": {"algorithm": "fedavg", "method__lr": 0.0001},
         "local": {"algorithm": "local"},
@@ -51,6 +52,15 @@ def test_what_differs_within_a_method_is_named(runs):
     assert "fedavg fedavg.lr=0.0001" in names
     assert "local" in names
     assert "AUROC" in head
+
+
+def test_seeds_of_another_engine_are_seeds_all_the_same(runs, capsys):
+    """Figures do not depend on how many clients were stacked, or where."""
+    paths = [runs / name for name in ("fedavg-0", "fedavg-2")]
+    _, row = compare(paths)
+    assert (row[0], row[2]) == ("fedavg", "0, 2")
+    assert main(["report", *map(str, paths)]) == 0
+    assert "seeds 0, 2" in capsys.readouterr().out
 
 
 def test_runs_that_cannot_be_compared(runs, tmp_path):

@@ -2,6 +2,7 @@
 
 from dataclasses import is_dataclass
 
+from fedpn.algorithms.analytic import Analytic
 from fedpn.algorithms.apfl import APFL
 from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.ditto import Ditto
@@ -22,6 +23,7 @@ from fedpn.core.settings import find_object, one_of
 
 ALGORITHMS: dict[str, type[FedAvg]] = {
     "fedpn": FedPN,
+    "analytic": Analytic,
     "fedavg": FedAvg,
     "local": Local,
     "fedper": FedPer,

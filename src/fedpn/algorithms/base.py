@@ -36,6 +36,7 @@ class FedAvg:
     adapt_lr: Annotated[Positive, "of the personal stage"] = 0.01
 
     network: ClassVar[str] = "classifier"  # or "posterior", "two-headed"
+    trains: ClassVar[bool] = True  # whether there are rounds of local steps
     headline: ClassVar[str] = "global"
     citation: ClassVar[str] = "McMahan et al., 2017"
 

@@ -55,6 +55,14 @@ class Gatherer:
         summed = self.rule.rule == "mean" or not is_move
         return Part(weighted_sum(uploads, weights) if summed else uploads, weights)
 
+    def collect(self, parts: list[Part], part: Part, is_move: bool) -> list[Part]:
+        """Adds a part to those that are there; sums are kept as one, so that memory stays small."""
+        if is_move or not parts:
+            return [*parts, part]
+        (before,) = parts
+        together = map_slots(torch.add, before.slots, part.slots)
+        return [Part(together, torch.cat([before.weights, part.weights]))]
+
     def total(
         self, sent: Slots, parts: Sequence[Part], round_: int, is_move: bool, clients: int
     ) -> Total:

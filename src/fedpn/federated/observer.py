@@ -87,7 +87,9 @@ class Observer:
         return join(parts).map(Tensor.cpu)
 
     def local(self, own: Params, rows: Array) -> Opinion:
-        """The opinion of a client's model, by what it has of its own."""
+        """The opinion of a client's model; where it has nothing of its own, the global one's."""
+        if not own:
+            return self.shared(rows)
         params = (self.common or {}) | own
         return view(self.model, params, self.embed(rows, own))
 

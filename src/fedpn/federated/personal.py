@@ -17,8 +17,9 @@ from fedpn.data.batches import draw, stack_plans, steps_of
 from fedpn.data.dataset import Array
 from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
 from fedpn.federated.site import Site
+from fedpn.routing.bayes import learn_priors
 from fedpn.routing.routers import Router
-from fedpn.routing.rules import Views, calibrate, to_state
+from fedpn.routing.rules import Bayes, Views, calibrate, to_state
 from fedpn.routing.settings import RoutingSettings
 
 
@@ -153,8 +154,34 @@ class Calibrate(Phase):
         return Reply(memory | {"rule": to_state(rule)})
 
 
-def views_of(site: Site, router: Router, memory: Slots, rows: Array) -> Views:
-    """Both models' opinions of rows, and the router's score."""
-    local = site.observer.local(memory["own"], rows)
-    shared = site.observer.shared(rows)
-    return Views(local, shared, router.score(local, shared, memory.get("router", {})))
+@dataclass(frozen=True)
+class Believe(Phase):
+    """Learns each client's prior from its training labels, and its Bayes' rule from held-out rows.
+
+    They go into the slots `priors` and `bayes`.
+    """
+
+    settings: RoutingSettings
+
+    name: ClassVar[str] = "believe"
+    sums: ClassVar[bool] = False
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        labels = site.setup.labels(site.train).cpu()
+        memory = memory | {"priors": learn_priors(labels, site.setup.blueprint.classes)}
+        views = views_of(site, None, memory, site.calibration)
+        held_out = site.setup.labels(site.calibration).cpu()
+        try:
+            rule = calibrate(views, held_out, self.settings, Bayes.kind)
+        except UserError as error:
+            raise UserError(f"client {site.name} has {error}") from None
+        return Reply(memory | {"bayes": to_state(rule)})
+
+
+def views_of(site: Site, router: Router | None, memory: Slots, rows: Array) -> Views:
+    """Both models' opinions of rows, and the router's score where there is one."""
+    local, shared = site.observer.local(memory["own"], rows), site.observer.shared(rows)
+    score = local.total
+    if router is not None:
+        score = router.score(local, shared, memory.get("router", {}))
+    return Views(local, shared, score, memory.get("priors", {}))

@@ -1,7 +1,7 @@
 """The settings of federated work."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fedpn.core.bounds import AutoCount, Count, Natural, NonNegative, Share, SomeShare
 
@@ -33,8 +33,16 @@ class HeadSettings:
     """How the global model answers."""
 
     kind: Annotated[
-        str, "trained by the rounds, or in closed form after them: means, or file.py:Class"
+        str, "trained by the rounds, or in closed form after them: ridge, means, or file.py:Class"
     ] = "trained"
+    features: Annotated[
+        Literal["auto", "inputs", "encoder", "inputs+encoder"],
+        "what `ridge` sees: random patch filters of images or columns of tables (inputs), the "
+        "encoder's layers, or both; auto: both, without rounds inputs",
+    ] = "auto"
+    filters: Annotated[Count, "random filters of `patches`"] = 100
+    fourier: Annotated[Natural, "random Fourier features of encoder's layers or columns"] = 1000
+    seed: Annotated[Natural, "of filters and frequencies; the same for all runs that compare"] = 0
 
 
 @dataclass(frozen=True)

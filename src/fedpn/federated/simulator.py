@@ -93,7 +93,9 @@ class Simulator:
         observe = None
         if not phase.remembers and self.setup.network is not None:
             observe = self.setup.observer(self.method, state.server)
-        parts, refused, loss = [], [], 0.0
+        parts: list[Part] = []
+        refused: list[int] = []
+        loss, done = 0.0, 0
 
         def play(cohort: Array) -> Played:
             sites = [Site(int(c), self.setup, state.round, observe) for c in cohort]
@@ -101,6 +103,9 @@ class Simulator:
             return self._judge(phase, sent, cohort, phase.cohort(sites, sent, memories, _quiet))
 
         for played in self._side_by_side(play, phase, state.server, there):
+            if not phase.remembers and self.setup.network is not None:
+                done += len(played.cohort)
+                listener.progress(phase.name, done, len(there))
             refused += played.cohort[~played.good.numpy()].tolist()
             if phase.remembers:
                 for client, memory, good in zip(
@@ -109,7 +114,7 @@ class Simulator:
                     if good:
                         self.memories[client] = memory
             if len(played.part.weights):
-                parts.append(played.part)
+                parts = self.gatherer.collect(parts, played.part, phase.is_move)
                 loss += played.loss
         if not parts:
             return Heard(None, None, gone.tolist(), refused)
@@ -142,7 +147,7 @@ class Simulator:
     ) -> dict[int, Any]:
         sites = [Site(client, self.setup, 0, observe) for client in range(self.clients)]
         everybody = np.arange(self.clients)
-        groups = self._cohorts(server, everybody)
+        groups = self._cohorts(phase, server, everybody)
         tick = _ticking(phase, sum(phase.ticks([sites[c] for c in g]) for g in groups), listener)
 
         def play(group: Array) -> tuple[Array, Replies]:
@@ -159,14 +164,15 @@ class Simulator:
                 records[client] = record
         return records
 
-    def _cohorts(self, server: Slots, clients: Array) -> list[Array]:
-        size = self.cohort(server) if self.setup.network is not None else 1
-        return cohorts_of(clients, size, lanes(self.setup.device))
+    def _cohorts(self, phase: Phase, server: Slots, clients: Array) -> list[Array]:
+        stacked = phase.stacks and self.setup.network is not None
+        size = self.cohort(server) if stacked else 1
+        return cohorts_of(clients, size, lanes(self.setup.device) if stacked else 1)
 
     def _side_by_side(
         self, play: Callable[[Array], Any], phase: Phase, server: Slots, clients: Array
     ) -> Any:
-        cohorts = self._cohorts(server, clients)
+        cohorts = self._cohorts(phase, server, clients)
         # What asks models for opinions shares what they said: one after the other.
         count = lanes(self.setup.device) if phase.stacks else 1
         return side_by_side(play, cohorts, count)

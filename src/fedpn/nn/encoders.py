@@ -34,14 +34,23 @@ class LeNet5(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # [B, C, H, W] -> [B, D]
         if any(self.frame):
             x = F.pad(x, self.frame)
-        for conv, norm in ((self.conv1, self.norm1), (self.conv2, self.norm2)):
-            assert conv.bias is not None
-            if isinstance(norm, nn.Identity):
-                x = conv_relu_pool(x, conv.weight, conv.bias)
-            else:
-                x = F.max_pool2d(F.relu(norm(conv(x))), 2)
+        x = self._convolve(self._convolve(x, self.conv1, self.norm1), self.conv2, self.norm2)
         z: Tensor = self.dense(x.flatten(1))
         return z
+
+    def _convolve(self, x: Tensor, conv: nn.Conv2d, norm: nn.Module) -> Tensor:
+        assert conv.bias is not None
+        if isinstance(norm, nn.Identity):
+            return conv_relu_pool(x, conv.weight, conv.bias)
+        return F.max_pool2d(F.relu(norm(conv(x))), 2)
+
+    def layers(self, x: Tensor) -> list[Tensor]:  # [B, C, H, W] -> [B, ...] each
+        """The activations of all layers, from the first to the embedding."""
+        if any(self.frame):
+            x = F.pad(x, self.frame)
+        first = self._convolve(x, self.conv1, self.norm1)
+        second = self._convolve(first, self.conv2, self.norm2)
+        return [first, second, *activations(self.dense, second.flatten(1))]
 
 
 class MLP(nn.Module):
@@ -58,6 +67,10 @@ class MLP(nn.Module):
         z: Tensor = self.dense(x.flatten(1))
         return z
 
+    def layers(self, x: Tensor) -> list[Tensor]:
+        """The activations of all layers, from the first to the embedding."""
+        return activations(self.dense, x.flatten(1))
+
 
 def dense(sizes: Sequence[int]) -> nn.Sequential:
     """Linear layers with ReLU between them."""
@@ -65,6 +78,18 @@ def dense(sizes: Sequence[int]) -> nn.Sequential:
     for inputs, outputs in pairwise(sizes[1:]):
         layers += [nn.ReLU(), nn.Linear(inputs, outputs)]
     return nn.Sequential(*layers)
+
+
+def activations(stack: nn.Sequential, x: Tensor) -> list[Tensor]:
+    """What each linear layer gives, rectified where a ReLU follows."""
+    found: list[Tensor] = []
+    for layer in stack:
+        x = layer(x)
+        if isinstance(layer, nn.ReLU):
+            found[-1] = x
+        else:
+            found.append(x)
+    return found
 
 
 def initialise(encoder: nn.Module) -> nn.Module:

@@ -51,6 +51,18 @@ class Classifier(nn.Module):
         z: Tensor = self.encoder(self.normalise(x))
         return z
 
+    def layers(self, x: Tensor) -> Tensor:  # [B, ...] -> [B, F]
+        """The activations of all layers of the encoder, side by side."""
+        x = self.normalise(x)
+        several = getattr(self.encoder, "layers", None)
+        found = [self.encoder(x)] if several is None else several(x)
+        return torch.cat([t.flatten(1) for t in found], 1)
+
+    def columns(self, x: Tensor) -> Tensor:  # [B, ...] -> [B, F]
+        """The inputs themselves, normalised."""
+        columns: Tensor = self.normalise(x).flatten(1)
+        return columns
+
     def logits(self, z: Tensor) -> Tensor:  # [B, D] -> [B, K]
         logits: Tensor = self.head(z)
         return logits

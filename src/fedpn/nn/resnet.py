@@ -91,6 +91,17 @@ class ResNet18(nn.Module):
         z: Tensor = self.fc(x.mean((2, 3)))
         return z
 
+    def layers(self, x: Tensor) -> list[Tensor]:
+        """Each stage's activations, averaged over the image, and the embedding."""
+        x = F.relu(self.bn1(self.conv1(x)))
+        if not self.small:
+            x = F.max_pool2d(x, 3, 2, 1)
+        found = []
+        for i in range(1, 5):
+            x = getattr(self, f"layer{i}")(x)
+            found.append(x.mean((2, 3)))
+        return [*found, self.fc(found[-1])]
+
 
 def load_pretrained(encoder: nn.Module, path: Path) -> None:
     """Loads weights from a safetensors file; what stands above the body is left out."""

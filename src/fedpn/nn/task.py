@@ -35,6 +35,16 @@ class Model(NamedTuple):
         z: Tensor = call(self.network, params, "embed", x)
         return z
 
+    def layers(self, params: Params, x: Tensor) -> Tensor:
+        """The activations of all layers of the encoder, side by side."""
+        found: Tensor = call(self.network, params, "layers", x)
+        return found
+
+    def columns(self, x: Tensor) -> Tensor:
+        """The inputs themselves, normalised."""
+        found: Tensor = call(self.network, {}, "columns", x)
+        return found
+
     def posterior(self, params: Params, z: Tensor) -> Posterior:
         posterior: Posterior = call(self.network, params, "posterior", z)
         return posterior

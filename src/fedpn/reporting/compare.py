@@ -15,6 +15,7 @@ from fedpn.reporting.tables import UNKNOWN
 Settings = dict[str, Any]
 FILES = ["metrics.json", "config.toml"]
 SAME = ("dataset", "clients", "data")  # for figures of two runs to mean the same
+LEFT_OPEN = ("", "auto")  # values by which a setting leaves its choice to the algorithm
 HEAD = ("method", "answers", "seeds")
 TEXTS = len(HEAD)  # columns of texts; all others are of numbers
 
@@ -54,7 +55,7 @@ def _methods(paths: Sequence[Path]) -> list[Method]:
                     f"{path} cannot be compared with the first run: they differ in {key} "
                     f"({plain(str(settings.get(key)))} and {plain(str(first.get(key)))})"
                 )
-        seedless = {key: value for key, value in leaves(settings) if key != "seed"}
+        seedless = {key: value for key, value in leaves(settings) if _matters(key)}
         method = found.setdefault(repr(seedless), Method(settings, []))
         method.runs.append(read_metrics(path))
     return list(found.values())
@@ -69,10 +70,21 @@ def _names(settings: Sequence[Settings]) -> list[str]:
         differences = [
             f"{key}={value}"
             for key, value in mine.items()
-            if key != "seed" and value != "" and any(o.get(key) != value for o in namesakes)
+            if _matters(key)
+            and value not in LEFT_OPEN
+            and any(other.get(key) != value for other in namesakes)
         ]
         names.append(plain(" ".join([mine["algorithm"], *differences])))
     return names
+
+
+def _matters(key: str) -> bool:
+    """Tells whether a setting makes a method: seeds are many, and engines compute the same.
+
+    >>> [key for key in ("seed", "engine.cohort", "train.batch") if _matters(key)]
+    ['train.batch']
+    """
+    return key != "seed" and not key.startswith("engine.")
 
 
 def _row(name: str, runs: Sequence[Metrics]) -> tuple[float, list[str]]:

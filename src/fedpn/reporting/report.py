@@ -46,7 +46,7 @@ def read_runs(paths: Sequence[Path]) -> list[Metrics]:
     first, *others = [read_settings(path) for path in paths]
     for path, settings in zip(paths[1:], others, strict=True):
         for key in first | settings:
-            if key != "seed" and first.get(key) != settings.get(key):
+            if key not in ("seed", "engine") and first.get(key) != settings.get(key):
                 raise UserError(
                     f"{path} differs from {paths[0]} in {key}, not in its seed alone; "
                     "`fedpn compare` sets methods side by side"

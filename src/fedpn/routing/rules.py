@@ -14,9 +14,12 @@ from torch import Tensor
 from fedpn.core.errors import UserError
 from fedpn.core.settings import one_of
 from fedpn.core.trees import Params
+from fedpn.routing.bayes import EVEN, believe, entropy
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, answered
 from fedpn.routing.settings import RoutingSettings
+
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a client's own model beside the federation's
 
 
 class Views(NamedTuple):
@@ -24,7 +27,9 @@ class Views(NamedTuple):
 
     local: Opinion
     shared: Opinion
-    score: Tensor  # [B]
+    score: Tensor  # [B], of the switch; higher = less the client's own
+    priors: Params = {}  # noqa: RUF012  # of Bayes' rule
+    share: float = EVEN  # of own inputs among all
 
 
 class Decision(NamedTuple):
@@ -78,7 +83,7 @@ class Quantiles:
 
     def decide(self, views: Views) -> Decision:
         """Decides row by row."""
-        local, shared, score = views
+        local, shared, score = views.local, views.shared, views.score
         delegate = score > self.epistemic
         doubt = torch.where(delegate, shared.total > self.total, local.aleatoric > self.aleatoric)
         probs = torch.where(delegate[:, None], shared.probs, local.probs)
@@ -109,14 +114,78 @@ class Quantiles:
         }[outcome]
 
 
-Rule = Quantiles
-RULES: dict[str, type[Rule]] = {rule.kind: rule for rule in (Quantiles,)}
+@dataclass(frozen=True)
+class Bayes:
+    """Bayes' rule with the client's prior (`routing.bayes`), and when nobody answers.
+
+    The client's own model has a say only as far as that helps on calibration rows.
+    """
+
+    weight: float  # of the client's own model, among its own inputs
+    own_doubt: float  # above which an own input's answer is too uncertain
+    foreign_doubt: float  # above which a foreign input's is
+
+    kind: ClassVar[str] = "bayes"
+
+    @classmethod
+    def calibrate(cls, views: Views, labels: Tensor, settings: RoutingSettings) -> "Bayes":
+        losses = {w: _own_loss(views, labels, w) for w in WEIGHTS}
+        weight = min(WEIGHTS, key=lambda w: (losses[w], w))
+        certain = believe(views.shared, views.local, views.priors, weight)
+        return cls(
+            weight=weight,
+            own_doubt=threshold(entropy(certain.probs(EVEN)), settings.abstain),
+            foreign_doubt=threshold(views.shared.total.double(), settings.abstain),
+        )
+
+    def decide(self, views: Views) -> Decision:
+        """Decides row by row."""
+        belief = believe(views.shared, views.local, views.priors, self.weight)
+        mine = belief.own_chance(views.share)
+        probs = belief.probs(views.share)
+        doubt, foreign = entropy(probs), mine < 0.5
+        limit = torch.where(foreign, self.foreign_doubt, self.own_doubt)
+        return Decision(
+            probs=probs.float(),
+            label=probs.argmax(-1),
+            outcome=2 * foreign.long() + (doubt > limit).long(),
+            epistemic=1 - mine,
+            aleatoric=entropy(belief.own),
+            total=doubt,
+        )
+
+    def reason(self, outcome: Outcome, epistemic: float, aleatoric: float, total: float) -> str:
+        """Tells in words why.
+
+        >>> Bayes(0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, 0.04, 0.1, 0.2)
+        '96 % own: of the kinds that this client has, and clear (0.2 ≤ 0.5)'
+        """
+        mine, known = f"{100 * (1 - epistemic):.0f} % own", "of the kinds that this client has"
+        ours, theirs = compare(total, self.own_doubt), compare(total, self.foreign_doubt)
+        return {
+            Outcome.LOCAL_CONFIDENT: f"{mine}: {known}, and clear ({ours})",
+            Outcome.LOCAL_AMBIGUOUS: f"{mine}: {known}, but ambiguous ({ours})",
+            Outcome.LOCAL_OOD: f"{mine}: of kinds that others have, who can tell ({theirs})",
+            Outcome.GLOBAL_UNCERTAIN: f"{mine}: of kinds that others have, who doubt ({theirs})",
+        }[outcome]
 
 
-def calibrate(views: Views, labels: Tensor, settings: RoutingSettings) -> Rule:
-    """Learns the rule that the settings name from held-out rows of the client's own."""
-    one_of("routing.rule", settings.rule, list(RULES))
-    return RULES[settings.rule].calibrate(views, labels, settings)
+def _own_loss(views: Views, labels: Tensor, weight: float) -> float:
+    """How unlikely calibration rows are, taken for own, by a say of the client's model."""
+    own = believe(views.shared, views.local, views.priors, weight).own
+    return float(-own.gather(1, labels[:, None]).clamp(min=1e-12).log().mean())
+
+
+Rule = Quantiles | Bayes
+RULES: dict[str, type[Quantiles] | type[Bayes]] = {rule.kind: rule for rule in (Quantiles, Bayes)}
+
+
+def calibrate(
+    views: Views, labels: Tensor, settings: RoutingSettings, kind: str = Quantiles.kind
+) -> Rule:
+    """Learns a rule from held-out rows of the client's own."""
+    one_of("routing.rule", kind, list(RULES))
+    return RULES[kind].calibrate(views, labels, settings)
 
 
 def to_state(rule: Rule) -> Params:

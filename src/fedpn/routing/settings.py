@@ -16,7 +16,11 @@ class RoutingSettings:
         "others), none, dirichlet_entropy, mutual_information, msp, energy, softmax_entropy, "
         "gaussian, foreign, …, or file.py:Class of your own",
     ] = "auto"
-    rule: Annotated[str, "how thresholds are taken and decisions made"] = "quantiles"
+    rule: Annotated[
+        Literal["auto", "quantiles", "bayes"],
+        "whose answers count: the paper's switch (quantiles), or Bayes' rule; auto: Bayes' rule "
+        "where the head is in closed form",
+    ] = "auto"
     outliers: Annotated[SomeShare, "the share of rows like its own that a client delegates"] = 0.1
     abstain: Annotated[SomeShare, "the share of those that nobody answers"] = 0.05
     covariance: Annotated[Literal["full", "diagonal"], "of the router `gaussian`"] = "full"

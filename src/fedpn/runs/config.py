@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,6 @@ from fedpn.federated.settings import EngineSettings, FaultSettings, HeadSettings
 from fedpn.nn.density import DENSITIES
 from fedpn.nn.encoders import ENCODERS
 from fedpn.routing.routers import ROUTERS, needs_posterior
-from fedpn.routing.rules import RULES
 from fedpn.routing.settings import RoutingSettings
 
 # Settings of older versions, and where they went.
@@ -100,9 +99,18 @@ class Config:
         return "log_density" if self.method.network == "posterior" else ""
 
     @property
+    def rule(self) -> Literal["", "quantiles", "bayes"]:
+        """The rule by which answers are given; "" where a single model always answers."""
+        if self.routing.rule != "auto":
+            return self.routing.rule
+        if self.head.kind != TRAINED:
+            return "bayes"
+        return "quantiles" if self.router else ""
+
+    @property
     def headline(self) -> str:
         """Whose figures stand for the run."""
-        return "switch" if self.router else self.method.headline
+        return {"quantiles": "switch", "bayes": "bayes"}.get(self.rule, self.method.headline)
 
 
 def resolve(layers: Iterable[Tree]) -> Config:
@@ -123,7 +131,18 @@ def resolve(layers: Iterable[Tree]) -> Config:
     for key in merged:
         if key not in known:
             raise UserError(unknown(key, sorted({*known, "algorithm", *ALGORITHMS, section})))
-    return check(build(Config, merged | {"method": method}, ""))
+    return check(_settle_head(build(Config, merged | {"method": method}, "")))
+
+
+def _settle_head(config: Config) -> Config:
+    """An algorithm without rounds has a head in closed form; what it sees follows from that."""
+    head, rounds = config.head, config.rounds
+    if not config.method.trains:
+        rounds = 0
+        head = replace(head, kind="ridge") if head.kind == TRAINED else head
+    if head.features == "auto":
+        head = replace(head, features="inputs+encoder" if rounds else "inputs")
+    return replace(config, head=head, rounds=rounds)
 
 
 def _refuse_moved(layer: Tree) -> None:
@@ -165,13 +184,17 @@ def check(config: Config) -> Config:
     one_of("model.density", config.model.density, list(DENSITIES))
     if ":" not in config.head.kind:
         one_of("head.kind", config.head.kind, [TRAINED, *HEADS])
-    one_of("routing.rule", config.routing.rule, list(RULES))
     if ":" not in config.routing.router:
         one_of("routing.router", config.routing.router, ["auto", "none", *ROUTERS])
     if needs_posterior(config.router) and config.method.network != "posterior":
         raise UserError(
             f"routing.router={config.router} is of posterior networks, and {config.algorithm} "
             "trains another; use msp, energy, softmax_entropy, gaussian or foreign"
+        )
+    if config.rule == "quantiles" and not config.router:
+        raise UserError(
+            f"routing.rule=quantiles needs a score to delegate by, and {config.algorithm} has none "
+            "of its own; name one with routing.router (--router), such as gaussian"
         )
     if not config.train.steps and not config.train.epochs:
         raise UserError("train.steps and train.epochs are both 0; a round needs some local work")

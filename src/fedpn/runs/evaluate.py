@@ -15,10 +15,11 @@ from fedpn.data.federation import Federation
 from fedpn.federated.personal import views_of
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
+from fedpn.routing.bayes import believe, entropy, learn_share
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import OUTCOMES
 from fedpn.routing.routers import Router
-from fedpn.routing.rules import Decision, Rule, Views, from_state
+from fedpn.routing.rules import Bayes, Decision, Rule, Views, from_state
 
 Tree = dict[str, Any]
 
@@ -48,6 +49,7 @@ class View:
     score: Tensor | None = None  # [n], the router's, where the client has a switch
     decision: Decision | None = None
     rule: Rule | None = None
+    streams: Tree | None = None  # Bayes' rule, its share learned from the rows of a set
 
     @property
     def judged(self) -> Tensor:
@@ -60,8 +62,7 @@ class Judge(Phase):
     """Asks each client's model and the global one for every row of the client's test sets."""
 
     router: Router | None
-    rule: str
-    headline: str
+    rule: str  # of the answers that count; "" where a single model always answers
 
     name: ClassVar[str] = "evaluate"
     sums: ClassVar[bool] = False
@@ -74,7 +75,7 @@ class Judge(Phase):
         federation = site.setup.federation
         rows, sets = rows_to_judge(federation, site.client)
         labels = torch.from_numpy(federation.labels[rows])
-        if self.router is None:
+        if not self.rule:
             own = site.observer.local(memory["own"], rows)
             answers = {"personal": Answer(own.probs, own.total)}
             if site.observer.common is not None:
@@ -82,10 +83,18 @@ class Judge(Phase):
                 answers["global"] = Answer(shared.probs, shared.total)
             return View(rows, labels, sets, answers)
         views = views_of(site, self.router, memory, rows)
-        rule = from_state(self.rule, memory["rule"])
-        decision = rule.decide(views)
-        answers = switched_answers(views, decision, sets["ind"])
-        return View(rows, labels, sets, answers, views.score, decision, rule)
+        if not memory["own"]:  # the client's model is the federation's, under the client's prior
+            views = views._replace(local=under_own_prior(views))
+        rules = {"bayes": from_state("bayes", memory["bayes"])}
+        if self.router is not None:
+            rules = {"quantiles": from_state("quantiles", memory["rule"])} | rules
+        decisions = {kind: rule.decide(views) for kind, rule in rules.items()}
+        answers = switched_answers(views, decisions, sets["ind"])
+        decision = decisions[self.rule]
+        found = streams(views, rules["bayes"], labels, sets)
+        return View(
+            rows, labels, sets, answers, decision.epistemic, decision, rules[self.rule], found
+        )
 
 
 def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str, Tensor]]:
@@ -103,7 +112,36 @@ def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str,
 
 
 
-def switched_answers(views: Views, decision: Decision, known: Tensor) -> dict[str, Answer]:
+def under_own_prior(views: Views) -> Opinion:
+    """The global model's opinion under the client's prior."""
+    own = believe(views.shared, views.local, views.priors, 0.0).own
+    doubt = entropy(own)
+    return views.shared._replace(probs=own.float(), aleatoric=doubt, total=doubt)
+
+
+STREAMS = {"own": "ind", "foreign": "ood", "mixed": "mix"}
+
+
+def streams(views: Views, rule: Rule, labels: Tensor, sets: dict[str, Tensor]) -> Tree:
+    """Bayes' rule on streams of own, foreign and mixed inputs, whose share it learns without labels."""
+    found: Tree = {}
+    assert isinstance(rule, Bayes)
+    for name, kind in STREAMS.items():
+        place = sets[kind]
+        found[name] = {"accuracy": None, "own_share": None}
+        if len(place):
+            shared, local = views.shared.take(place), views.local.take(place)
+            belief = believe(shared, local, views.priors, rule.weight)
+            share = learn_share(belief.odds)
+            guess = belief.probs(share).argmax(-1)
+            right = metrics.accuracy(guess, labels[place])
+            found[name] = {"accuracy": right, "own_share": share}
+    return found
+
+
+def switched_answers(
+    views: Views, decisions: dict[str, Decision], known: Tensor
+) -> dict[str, Answer]:
     """All ways of answering side by side; the oracle knows which rows the client knows."""
     own, shared = views.local, views.shared
     is_known = torch.zeros(len(own.probs), dtype=torch.bool)
@@ -112,12 +150,9 @@ def switched_answers(views: Views, decision: Decision, known: Tensor) -> dict[st
         torch.where(is_known[:, None], own.probs, shared.probs),
         torch.where(is_known, own.total, shared.total),
     )
-    return {
-        "local": _answer(own),
-        "global": _answer(shared),
-        "switch": Answer(decision.probs, decision.total),
-        "oracle": oracle,
-    }
+    names = {"quantiles": "switch", "bayes": "bayes"}
+    by_rule = {names[kind]: Answer(d.probs, d.total) for kind, d in decisions.items()}
+    return {"local": _answer(own), "global": _answer(shared)} | by_rule | {"oracle": oracle}
 
 
 def _answer(opinion: Opinion) -> Answer:
@@ -156,6 +191,8 @@ def client_metrics(view: View, headline: str) -> Tree:
             "coverage": float(view.decision.answered[judged].double().mean()),
             "outcomes": dict(zip(OUTCOMES, shares.tolist(), strict=True)),
         }
+    if view.streams is not None:
+        tree["streams"] = view.streams
     measures = {"ece": metrics.ece, "nll": metrics.nll, "brier": metrics.brier}
     tree["calibration"] = {n: measure(answer.probs, labels) for n, measure in measures.items()}
     return tree
@@ -169,6 +206,7 @@ def evaluate(federation: Federation, views: list[View], headline: str, score: st
             for client, view in enumerate(views)
         ],
         score,
+        headline,
     )
 
 
@@ -178,7 +216,7 @@ def about_client(federation: Federation, client: int) -> Tree:
     return {"client": client, "classes": owned, "rows": len(federation.train[client])}
 
 
-def bring_together(clients: list[Tree], score: str) -> Tree:
+def bring_together(clients: list[Tree], score: str, headline: str = "switch") -> Tree:
     """Mean and spread of the clients' figures, wherever they were taken."""
     about = ("client", "classes", "rows")
     total = summarise([{k: v for k, v in c.items() if k not in about} for c in clients])
@@ -187,7 +225,7 @@ def bring_together(clients: list[Tree], score: str) -> Tree:
         mix = {who: row["mix"] for who, row in accuracy.items()}
         gap = None
         if mix["oracle"] is not None:
-            gap = metrics.gap_closed(mix["local"], mix["global"], mix["switch"], mix["oracle"])
+            gap = metrics.gap_closed(mix["local"], mix["global"], mix[headline], mix["oracle"])
         total["routing"] = {"score": score} | total["routing"] | {"gap_closed": gap}
     accuracies = [{"accuracy": c["accuracy"]} for c in clients]
     total["spread"] = {

@@ -10,6 +10,7 @@ from fedpn.core import seeds
 from fedpn.core import metrics
 from fedpn.data.federation import Federation
 from fedpn.runs.evaluate import Answer, View
+from fedpn.routing.rules import Quantiles, Rule
 from fedpn.routing.outcomes import OUTCOMES, Outcome
 
 BINS = 48
@@ -61,7 +62,7 @@ def _histogram(views: list[View]) -> dict[str, Any]:
 
     def relative(name: str) -> np.ndarray[Any, Any]:
         parts = [
-            v.score[v.sets[name]].double() - v.rule.epistemic
+            v.score[v.sets[name]].double() - _limit(v.rule)
             for v in views
             if v.score is not None and v.rule is not None
         ]
@@ -76,6 +77,11 @@ def _histogram(views: list[View]) -> dict[str, Any]:
         for name, values in scores.items()
     }
     return {"edges": edges.tolist()} | {name: share.tolist() for name, share in shares.items()}
+
+
+def _limit(rule: Rule) -> float:
+    """Above which a score delegates."""
+    return rule.epistemic if isinstance(rule, Quantiles) else 0.5
 
 
 def _outcomes(views: list[View]) -> dict[str, list[list[float]]]:

@@ -20,6 +20,7 @@ from fedpn.federated.simulator import Simulator
 from fedpn.federated.site import Setup
 from fedpn.federated.training import joining
 from fedpn.reporting import report
+from fedpn.routing.settings import RoutingSettings
 from fedpn.runs.config import Config, resolve, to_tree
 from fedpn.runs.evaluate import View, evaluate
 from fedpn.runs.figures import figures, gallery
@@ -141,8 +142,13 @@ class Clock(Listener):
 def judge(config: Config, setup: Setup, views: list[View]) -> dict[str, Any]:
     """The contents of `metrics.json`."""
     rows = setup.federation
-    found = evaluate(rows, views, config.headline, config.router)
+    found = evaluate(rows, views, config.headline, score_of(config))
     return headed(config, setup.dataset.name, rows.clients, found)
+
+
+def score_of(config: Config) -> str:
+    """By what the rule that counts tells own inputs from foreign ones."""
+    return config.router if config.rule == "quantiles" else config.rule
 
 
 def headed(config: Config, dataset: str, clients: int, found: dict[str, Any]) -> dict[str, Any]:
@@ -167,16 +173,22 @@ def about_models(config: Config, setup: Setup) -> About:
     """What a bundle says of its models."""
     dataset = setup.dataset
     note = " ".join(filter(None, (dataset.note, *dataset.remarks)))
-    routing = replace(config.routing, router=config.router) if config.router else None
     return About(
         setup.blueprint,
         dataset.classes,
         tuple(client_name(dataset, client) for client in range(setup.federation.clients)),
         dataset.features,
         config.head,
-        routing,
+        routing_of(config),
         provenance(dataset.name, note, config.algorithm, config.rounds, config.seed),
     )
+
+
+def routing_of(config: Config) -> RoutingSettings | None:
+    """The settings by which a bundle decides; None where a single model always answers."""
+    if not config.rule:
+        return None
+    return replace(config.routing, router=config.router or "none", rule=config.rule)
 
 
 def shared_part(config: Config, server: Slots) -> Slots:

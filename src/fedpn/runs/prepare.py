@@ -108,7 +108,7 @@ def draw_network(config: Config, blueprint: Blueprint) -> Network:
         raise UserError(f"{config.algorithm} uploads nothing that aggregation.rule could protect")
     if config.head.kind != TRAINED and config.method.shared(server) is None:
         raise UserError(f"{config.algorithm} has no global model for a head to answer with")
-    if config.router and config.method.shared(server) is None:
+    if config.rule and config.method.shared(server) is None:
         raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
     return Network(blueprint, model, fresh)
 
@@ -134,7 +134,7 @@ def check_calibration(
     config: Config, dataset: Dataset, federation: Federation, clients: Iterable[int]
 ) -> None:
     """Refuses clients with too few calibration rows for the thresholds that a switch needs."""
-    if not config.router:
+    if not config.rule:
         return
     shares = {"outliers": config.routing.outliers, "abstain": config.routing.abstain}
     setting = min(shares, key=lambda name: shares[name])

@@ -22,7 +22,13 @@ from fedpn.routing.rules import Rule, from_state
 from fedpn.routing.settings import RoutingSettings
 
 FORMAT = 2
-SLOTS = {"own": "clients.safetensors", "router": "routers.safetensors", "rule": "rules.safetensors"}
+SLOTS = {
+    "own": "clients.safetensors",
+    "router": "routers.safetensors",
+    "rule": "rules.safetensors",
+    "priors": "priors.safetensors",
+    "bayes": "bayes.safetensors",
+}
 SHARED, HEAD = "shared.safetensors", "head.safetensors"
 FILES = ["bundle.json", SHARED, HEAD, *SLOTS.values()]
 
@@ -50,6 +56,7 @@ class Bundle:
     head: Params  # the state of a head in closed form, where there is one
     own: Params
     router: Params
+    priors: Params
     rule: Rule | None
 
     @property
@@ -154,16 +161,21 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
     shared, _ = store.read_tensors(path / SHARED)
     alike = about.routing is None and not store.tensor_names(path / SLOTS["own"])
     index = 0 if alike and client is None else _find(about.clients, client, path)
-    own, router, rule = (store.read_tensors(path / file, f"{index}/")[0] for file in SLOTS.values())
+    slots = {slot: store.read_tensors(path / file, f"{index}/")[0] for slot, file in SLOTS.items()}
     return Bundle(
         about.clients[index],
         about,
         shared or None,
         store.read_tensors(path / HEAD)[0],
-        own,
-        router,
-        None if about.routing is None else from_state(about.routing.rule, rule),
+        slots["own"],
+        slots["router"],
+        slots["priors"],
+        None if about.routing is None else _rule(about.routing.rule, slots),
     )
+
+
+def _rule(kind: str, slots: Slots) -> Rule:
+    return from_state(kind, slots["bayes" if kind == "bayes" else "rule"])
 
 
 def export(path: Path, client: int | str | None, out: Path) -> Bundle:

@@ -16,10 +16,11 @@ from fedpn.data.sources.rows import as_rows
 from fedpn.federated.heads import make_head
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.nn.blueprint import build_model
+from fedpn.routing.bayes import believe, learn_share
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.routers import make_router
-from fedpn.routing.rules import Rule, Views
+from fedpn.routing.rules import Bayes, Rule, Views
 from fedpn.routing.scores import SCORES
 from fedpn.serving.bundle import Bundle, open_bundle
 
@@ -53,10 +54,17 @@ class Predictor:
         self.model = build_model(bundle.blueprint, seed=0)
         self.head = make_head(bundle.about.head)
         routing = bundle.about.routing
-        self.router = None if routing is None else make_router(routing)
+        named = routing is not None and routing.router != "none"
+        self.router = make_router(routing) if routing is not None and named else None
+        self.own_share: float | None = None
 
-    def __call__(self, inputs: Array | Tensor | Sequence[Any]) -> list[Answer]:
+    def __call__(
+        self, inputs: Array | Tensor | Sequence[Any], own_share: float | None = None
+    ) -> list[Answer]:
         """Takes images, [N, H, W] or [N, H, W, C], or rows of a table, [N, F], or a data frame.
+
+        Bayes' rule needs the share of own inputs among these; where none is given it is learned
+        from the inputs, without labels, and `predictor.own_share` tells what it came to.
 
         The columns of a data frame are found by their names, if the model was trained on a table.
         """
@@ -70,15 +78,26 @@ class Predictor:
             head = partial(self.head.answer, self.model, b.shared, b.head)
         observe = Observer(self.model, b.shared, Embedder(self.model, x, b.predictor), head)
         own = observe.local(b.own, rows)
-        if b.rule is None or self.router is None:
+        if b.rule is None:
             return self._plain(own)
         shared = observe.shared(rows)
-        score = self.router.score(own, shared, b.router)
-        decision = b.rule.decide(Views(own, shared, score))
+        score = own.total if self.router is None else self.router.score(own, shared, b.router)
+        views = Views(own, shared, score, b.priors)
+        if isinstance(b.rule, Bayes):
+            self.own_share = self._share(views, b.rule, own_share)
+            views = views._replace(share=self.own_share)
+        decision = b.rule.decide(views)
         return [
             self._answer(b.rule, *values)
             for values in zip(*(t.tolist() for t in decision), strict=True)
         ]
+
+    def _share(self, views: Views, rule: Bayes, given: float | None) -> float:
+        if given is not None:
+            if not 0 <= given <= 1:
+                raise UserError(f"the share of own inputs is {given}, but must be from 0 to 1")
+            return given
+        return learn_share(believe(views.shared, views.local, views.priors, rule.weight).odds)
 
     def _answer(
         self, rule: Rule, probs: list[float], label: int, number: int, *scores: float

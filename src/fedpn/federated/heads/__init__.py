@@ -5,12 +5,19 @@ from collections.abc import Callable
 from fedpn.core.errors import UserError
 from fedpn.core.settings import find_object, one_of
 from fedpn.federated.heads.base import Head
+from fedpn.federated.heads.features import Features
 from fedpn.federated.heads.means import ClassMeans
+from fedpn.federated.heads.ridge import Ridge
 from fedpn.federated.settings import HeadSettings
 
 TRAINED = "trained"  # the one that the rounds trained
 HEADS: dict[str, Callable[[HeadSettings], Head]] = {
     "means": lambda settings: ClassMeans(),
+    "ridge": lambda settings: Ridge(
+        Features(
+            tuple(settings.features.split("+")), settings.filters, settings.fourier, settings.seed
+        )
+    ),
 }
 
 

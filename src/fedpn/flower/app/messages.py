@@ -77,7 +77,8 @@ class Messages:
                 continue
             weight = float(self.roster.members[name].rows) if phase.remembers else 1.0
             weights = torch.tensor([weight], dtype=torch.float64 if not phase.is_move else None)
-            parts.append(self.gatherer.part(upload, weights, phase.is_move))
+            part = self.gatherer.part(upload, weights, phase.is_move)
+            parts = self.gatherer.collect(parts, part, phase.is_move)
             loss += weight * replies[name].report.loss
             if phase.remembers:
                 self.bases[name] = state.round + 1

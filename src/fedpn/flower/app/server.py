@@ -23,7 +23,15 @@ from fedpn.reporting import report
 from fedpn.runs.config import to_tree
 from fedpn.runs.evaluate import bring_together
 from fedpn.runs.phases import phases_of
-from fedpn.runs.pipeline import Clock, headed, refuse_changes, shared_part, stored
+from fedpn.runs.pipeline import (
+    Clock,
+    headed,
+    refuse_changes,
+    routing_of,
+    score_of,
+    shared_part,
+    stored,
+)
 from fedpn.runs.prepare import draw_network, plan_model
 from fedpn.serving.bundle import About, provenance, write_models
 
@@ -65,7 +73,7 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
             record["evaluate"] | {"client": client}
             for client, record in sorted(found.records.items())
         ]
-        figures = bring_together(trees, config.router)
+        figures = bring_together(trees, score_of(config), config.headline)
         results = headed(config, config.dataset, len(messages.names), figures)
         clock.progress("report", 0, 1)
         _write(messages, network, found.server, results)
@@ -136,7 +144,7 @@ def _write(messages: Messages, network: Network, server: Any, results: dict[str,
         tuple(messages.names),
         first.features,
         config.head,
-        replace(config.routing, router=config.router) if config.router else None,
+        routing_of(config),
         provenance(config.dataset, notes, config.algorithm, config.rounds, config.seed),
     )
     write_models(out, about, shared_part(config, server), None)

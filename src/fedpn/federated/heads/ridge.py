@@ -1,0 +1,206 @@
+"""A ridge regression from sums: equal to the centralised one, whatever the partition.
+
+Clients send Σ w·φφᵀ and Σ w·φyᵀ, each class weighing the same in all; the server standardises φ in
+algebra, since φ holds a 1, and solves (G + λI)·R = B. λ and the softmax's temperature are those
+with the most right answers and the best likelihood on calibration rows, again by sums.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedpn.core.errors import UserError
+from fedpn.core.trees import Params, Slots, zip_with
+from fedpn.data.dataset import Array
+from fedpn.federated.gather import Total
+from fedpn.federated.heads.base import SLOT, Head, Seen
+from fedpn.federated.heads.features import Features, chunks
+from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.site import Site
+
+RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)  # λ
+TEMPERATURES = tuple(10 ** (-2.5 + 3 * i / 49) for i in range(50))
+
+
+@dataclass(frozen=True)
+class Survey(Phase):
+    """Class counts, and the moments that φ is built from."""
+
+    features: Features
+
+    name: ClassVar[str] = "survey"
+
+    @torch.no_grad()
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        found: Slots = {}
+        for part in chunks(seen_at(site, site.train)):
+            new = self.features.sums(part)
+            found = {r: zip_with(torch.add, found[r], new[r]) for r in new} if found else new
+        counts = torch.bincount(labels_at(site, site.train), minlength=classes_at(site))
+        return Reply(memory, found | {"classes": {"counts": counts.double()}})
+
+    def objection(self, statistics: Slots) -> str:
+        counts = statistics["classes"]["counts"]
+        return "" if (counts >= 0).all() and counts.sum() > 0 else "its class counts are none"
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        counts = total.sum["classes"]["counts"]
+        rows = float(counts.sum())
+        # Each class weighs the same, whoever has how many rows of it; absent ones weigh nothing.
+        even = rows / (counts > 0).sum()
+        weights = torch.where(counts > 0, even / counts.clamp(min=1), 0)
+        state = self.features.settle(total.sum, rows)
+        return server | {SLOT: state | {"weights": weights, "counts": counts}}
+
+
+@dataclass(frozen=True)
+class Gram(Phase):
+    """G = Σ w·φφᵀ, of which the triangle travels, and B = Σ w·φyᵀ."""
+
+    features: Features
+
+    name: ClassVar[str] = "gram"
+
+    @torch.no_grad()
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        gram, cross = gram_of(self.features, site, sent[SLOT])
+        return Reply(memory, {"sums": {"gram": pack(gram), "cross": cross}})
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        sums = total.sum["sums"]
+        gram, cross = unpack(sums["gram"]), sums["cross"]
+        candidates = torch.stack([solve(gram, cross, ridge) for ridge in RIDGES])
+        return server | {SLOT: server[SLOT] | {"candidates": candidates.float()}}
+
+
+@dataclass(frozen=True)
+class Choose(Phase):
+    """Which λ and temperature do best on calibration rows: right answers, and log-likelihoods."""
+
+    features: Features
+
+    name: ClassVar[str] = "choose"
+
+    @torch.no_grad()
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        state, labels = sent[SLOT], labels_at(site, site.calibration)
+        candidates = state["candidates"]
+        heat = torch.tensor(TEMPERATURES, dtype=torch.float64)
+        right = torch.zeros(len(candidates), dtype=torch.float64)
+        loss = torch.zeros(len(candidates), len(heat), dtype=torch.float64)
+        start = 0
+        for part in chunks(seen_at(site, site.calibration)):
+            truth = labels[start : start + len(part.x)]
+            start += len(part.x)
+            scores = torch.einsum("bf,lfk->lbk", self.features(part, state), candidates).double()
+            right += (scores.argmax(-1) == truth).sum(1).cpu()
+            for i, temperature in enumerate(TEMPERATURES):
+                logs = (scores / temperature).log_softmax(-1)
+                picked = logs.gather(-1, truth.expand(len(logs), -1)[..., None])
+                loss[:, i] -= picked.sum((1, 2)).cpu()
+        sums = {"right": right, "loss": loss, "rows": right.new_tensor(float(len(labels)))}
+        return Reply(memory, {"sums": sums})
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        sums, state = total.sum["sums"], dict(server[SLOT])
+        best = sums["loss"].min(1)
+        # The most right answers; of equals, the most likely.
+        order = sums["right"] - best.values / best.values.sum().clamp(min=1e-9)
+        chosen = int(order.argmax())
+        candidates = state.pop("candidates")
+        state["matrix"] = candidates[chosen]
+        state["ridge"] = torch.tensor(RIDGES[chosen], dtype=torch.float64)
+        heat = TEMPERATURES[int(best.indices[chosen])]
+        state["temperature"] = torch.tensor(heat, dtype=torch.float64)
+        return server | {SLOT: state}
+
+
+@dataclass(frozen=True)
+class Ridge(Head):
+    """softmax(Rᵀφ(x) / T)."""
+
+    features: Features
+
+    name: ClassVar[str] = "ridge"
+
+    def phases(self) -> Sequence[Phase]:
+        return [Survey(self.features), Gram(self.features), Choose(self.features)]
+
+    def logits(self, seen: Seen, state: Params) -> Tensor:
+        if "matrix" not in state:
+            raise UserError("the ridge head has not been learned")
+        scores = self.features(seen, state) @ state["matrix"]
+        return scores / float(state["temperature"])
+
+
+def seen_at(site: Site, rows: Array) -> Seen:
+    """Rows of a site as a head sees them."""
+    observe = site.observer
+    assert observe.common is not None, "a head needs a global model"
+    index = torch.from_numpy(rows).to(site.setup.device)
+    return Seen(site.setup.model, observe.common, site.setup.data.x[index], observe.embed(rows))
+
+
+def labels_at(site: Site, rows: Array) -> Tensor:
+    return site.setup.labels(rows)
+
+
+def classes_at(site: Site) -> int:
+    return site.setup.blueprint.classes
+
+
+def gram_of(features: Features, site: Site, state: Params) -> tuple[Tensor, Tensor]:
+    """One client's G and B, in float64."""
+    labels, weights = labels_at(site, site.train), state["weights"]
+    gram = cross = torch.zeros(())
+    start = 0
+    for part in chunks(seen_at(site, site.train)):
+        truth = labels[start : start + len(part.x)]
+        start += len(part.x)
+        phi = features(part, state).double()
+        weighted = phi * weights[truth][:, None]
+        gram = gram + weighted.T @ phi
+        cross = cross + weighted.T @ one_hot(truth, len(weights)).double()
+    return gram.cpu(), cross.cpu()
+
+
+def pack(gram: Tensor) -> Tensor:
+    """The lower triangle of a symmetric matrix."""
+    rows, columns = torch.tril_indices(*gram.shape)
+    return gram[rows, columns]
+
+
+def unpack(triangle: Tensor) -> Tensor:
+    """Undoes `pack`.
+
+    >>> unpack(torch.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 2.],
+            [2., 3.]])
+    """
+    size = int((8 * len(triangle) + 1) ** 0.5 - 1) // 2
+    rows, columns = torch.tril_indices(size, size)
+    gram = triangle.new_zeros(size, size)
+    gram[rows, columns] = triangle
+    gram[columns, rows] = triangle
+    return gram
+
+
+def solve(gram: Tensor, cross: Tensor, ridge: float) -> Tensor:  # [F, F], [F, K] -> [F, K]
+    """R of the ridge regression on standardised features, told in φ's own scale.
+
+    The last feature is 1: its row of G has the sums by which the others are centred.
+    """
+    rows = gram[-1, -1]
+    mean = gram[-1, :-1] / rows
+    variance = gram.diagonal()[:-1] / rows - mean.square()
+    known = variance > 1e-10 * mean.square().clamp(min=1e-10)
+    scale = torch.where(known, variance.clamp(min=1e-300).rsqrt(), 0)
+    centred = gram[:-1, :-1] - rows * torch.outer(mean, mean)
+    inner = centred * torch.outer(scale, scale) + ridge * torch.eye(len(mean), dtype=gram.dtype)
+    target = (cross[:-1] - mean[:, None] * cross[-1]) * scale[:, None]
+    matrix = torch.cholesky_solve(target, torch.linalg.cholesky(inner)) * scale[:, None]
+    return torch.cat([matrix, (cross[-1] / rows - mean @ matrix)[None]])
