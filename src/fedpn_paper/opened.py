@@ -16,7 +16,7 @@ from fedpn.federated.observer import Embedder, Observer, view
 from fedpn.federated.site import Setup
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.routers import Router
-from fedpn.routing.rules import Rule
+from fedpn.routing.rules import Quantiles
 from fedpn.runs.config import Config, resolve
 from fedpn.runs.phases import router_of
 from fedpn.runs.pipeline import stored
@@ -67,9 +67,10 @@ class Opened:
         """What the global model says of embeddings."""
         return view(self.setup.model, self.shared, z)
 
-    def rule(self, client: int) -> Rule:
+    def rule(self, client: int) -> Quantiles:
+        """The client's thresholds, by the paper's rule."""
         rule = self.bundles[client].rule
-        assert rule is not None, "a federation with a switch has rules"
+        assert isinstance(rule, Quantiles), "the federation does not decide by the paper's rule"
         return rule
 
     def about(self) -> Result:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedpn.core import metrics, seeds
 from fedpn.routing.opinion import Opinion, join
-from fedpn.routing.rules import Decision, Rule, Views
+from fedpn.routing.rules import Decision, Quantiles, Views
 from fedpn_paper.figure import Result
 from fedpn_paper.opened import Opened
 from fedpn_paper.scenes import limits
@@ -71,7 +71,7 @@ def stream_of(opened: Opened, client: int, z: Tensor) -> Stream:
     return Stream(Views(local, shared, score), torch.cat([labels, labels.new_full((count,), -1)]))
 
 
-def rules_of(opened: Opened, client: int) -> list[Rule]:
+def rules_of(opened: Opened, client: int) -> list[Quantiles]:
     """The client's rule for every share of abstention."""
     rows, own = opened.setup.federation.calibration[client], opened.rule(client)
     aleatoric = limits(opened.local(client, rows).aleatoric, 1 - SHARES)

@@ -1,0 +1,62 @@
+"""The architecture as a table: rooms from the highest to the lowest, and the rows inside each.
+
+What stands in one row stands side by side and never imports each other. `docs/architecture.md` is
+held to this table by `test_imports.py`.
+"""
+
+ROOMS = """
+fedpn_paper
+cli
+flower
+runs
+reporting
+serving
+federated
+algorithms · routing · nn · data
+core
+"""
+
+INSIDE = {
+    "cli": "main / commands / console",
+    "flower": "app · deploy",
+    "runs": """
+        api / pipeline / figures · glossary · phases · prepare / config · evaluate · trackers
+    """,
+    "reporting": """
+        report / compare · gallery · page / plots · tables / finished / pixels · values
+    """,
+    "serving": "predict / bundle · inputs",
+    "federated": """
+        simulator / conductor · heads · moments · personal · training / phase /
+        gather · privacy · site /
+        aggregation · checkpoint · listener · memories · observer · settings
+    """,
+    "algorithms": """
+        apfl · ditto · fedrep · fedrod /
+        analytic · fedavgm · fedbabu · fedbn · fedper · fedpn · fedprox · local · perfedavg · pfedme
+        · scaffold · twin / base
+    """,
+    "routing": "routers · rules / bayes · scores / opinion · outcomes · settings",
+    "nn": """
+        blueprint / loss · task · two_headed / posterior / density · encoders /
+        kernels · patches · resnet
+    """,
+    "data": """
+        describe · sources / batches · federation · moments · partition · recode · shift / dataset
+    """,
+    "core": """
+        gradient · optim · settings · store · task /
+        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · parallel · plain
+        · seeds · summary · trees
+    """,
+}
+
+
+def heights(rows):
+    """Each name's height, the lowest row being 0."""
+    table = [[name.strip() for name in row.split("·")] for row in rows]
+    return {name: len(table) - i for i, row in enumerate(table) for name in row if name}
+
+
+HEIGHT = heights(ROOMS.strip().splitlines())
+WITHIN = {room: heights(text.split("/")) for room, text in INSIDE.items()}

@@ -1,0 +1,98 @@
+"""Bayes' rule against a table worked out by hand, and shares learned from streams."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedpn.routing.bayes import believe, learn_priors, learn_share
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.outcomes import Outcome
+from fedpn.routing.rules import Bayes, Views, calibrate, from_state, to_state
+from fedpn.routing.settings import RoutingSettings
+
+
+def opinion(probs):
+    probs = torch.tensor(probs, dtype=torch.float64)
+    spread = -(probs * probs.clamp(min=1e-30).log()).sum(-1)
+    return Opinion(probs, spread, spread, probs.log(), probs)
+
+
+PRIORS = learn_priors(torch.tensor([0, 0, 0, 1]), 4)
+
+
+def test_priors_are_the_clients_frequencies_and_the_others():
+    assert PRIORS["own"].tolist() == [0.75, 0.25, 0, 0]
+    assert PRIORS["foreign"].tolist() == [0, 0, 0.5, 0.5]
+    whole = learn_priors(torch.tensor([0, 1, 1]), 2)
+    assert whole["foreign"].tolist() == [0.5, 0.5]  # nothing is foreign: anything may come
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_agrees_with_the_joint_table(share):
+    """p(y | x) ∝ p_g(y | x)·π(y), π = ρ·π_own + (1 − ρ)·π_foreign, by plain enumeration."""
+    rng = np.random.default_rng(0)
+    likelihood = rng.dirichlet(np.ones(4), 50)
+    shared = opinion(likelihood.tolist())
+    belief = believe(shared, shared, PRIORS, 0.0)
+    prior = share * PRIORS["own"].numpy() + (1 - share) * PRIORS["foreign"].numpy()
+    joint = likelihood * prior
+    np.testing.assert_allclose(belief.probs(share), joint / joint.sum(1, keepdims=True))
+    own = (likelihood * share * PRIORS["own"].numpy()).sum(1) / joint.sum(1)
+    np.testing.assert_allclose(belief.own_chance(share), own)
+
+
+@pytest.mark.parametrize(("true", "count"), [(1.0, 50), (0.0, 50), (0.5, 400), (0.8, 400)])
+def test_the_share_is_learned_without_labels(true, count):
+    rng = np.random.default_rng(1)
+    mine = rng.random(count) < true
+    odds = torch.from_numpy(np.where(mine, 3.0, -3.0) + rng.normal(size=count))
+    assert learn_share(odds) == pytest.approx((mine.sum() + 1) / (count + 2), abs=0.06)
+
+
+def test_without_inputs_the_share_is_even():
+    assert learn_share(torch.tensor([])) == 0.5
+    assert 0.5 < learn_share(torch.tensor([4.0])) < 0.7  # one input says little
+
+
+def views(local, shared, share=0.5):
+    return Views(opinion(local), opinion(shared), torch.zeros(len(local)), PRIORS, share)
+
+
+SETTINGS = RoutingSettings(abstain=0.5)
+
+
+def test_the_clients_model_has_a_say_only_where_it_is_better():
+    labels = torch.tensor([0, 0, 1, 1])
+    sure = [[0.98, 0.02, 0, 0], [0.98, 0.02, 0, 0], [0.02, 0.98, 0, 0], [0.02, 0.98, 0, 0]]
+    vague = [[0.4, 0.3, 0.2, 0.1]] * 2 + [[0.3, 0.4, 0.2, 0.1]] * 2
+    assert calibrate(views(sure, vague), labels, SETTINGS, "bayes").weight == 1.0
+    assert calibrate(views(vague, sure), labels, SETTINGS, "bayes").weight == 0.0
+
+
+def test_outcomes_follow_from_the_chance_of_being_own():
+    rule = Bayes(weight=0.0, own_doubt=0.3, foreign_doubt=0.3)
+    shared = [
+        [0.97, 0.01, 0.01, 0.01],  # own, clear
+        [0.30, 0.68, 0.01, 0.01],  # own, not clear
+        [0.01, 0.01, 0.97, 0.01],  # foreign, clear
+        [0.01, 0.01, 0.49, 0.49],  # foreign, not clear
+    ]
+    decision = rule.decide(views(shared, shared))
+    assert decision.outcome.tolist() == [0, 1, 2, 3]
+    assert decision.label.tolist()[:3] == [0, 0, 2]  # its first class is three times as frequent
+    for number, *scores in zip(
+        decision.outcome.tolist(),
+        decision.epistemic.tolist(),
+        decision.aleatoric.tolist(),
+        decision.total.tolist(),
+        strict=True,
+    ):
+        assert "% own" in rule.reason(Outcome(number), *scores)
+    away = rule.decide(views(shared, shared, share=0.001))
+    assert away.outcome.tolist()[2:] == [2, 3]
+    assert away.delegated.sum() >= 3
+
+
+def test_a_rule_survives_its_file():
+    rule = Bayes(0.25, 0.1, 0.2)
+    assert from_state("bayes", to_state(rule)) == rule
