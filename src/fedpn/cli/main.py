@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import fedpn
 from fedpn.cli.commands import answer, data, doctor, flower, run, tables
 from fedpn.core.errors import UserError
+from fedpn.core.plain import plain
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         if debug:
             traceback.print_exc()
-        print(f"fedpn: {error}", file=sys.stderr)
+        print(f"fedpn: {plain(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("fedpn: stopped", file=sys.stderr)
@@ -44,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         print(
-            f"fedpn: failed: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr
+            f"fedpn: failed: {type(error).__name__}: {plain(str(error))} (--debug shows where)",
+            file=sys.stderr,
         )
         return 1
 

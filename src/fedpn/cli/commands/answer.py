@@ -7,6 +7,7 @@ from typing import Any
 
 from fedpn.cli.commands.command import command
 from fedpn.cli.commands.rows import write_rows
+from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
 
@@ -27,6 +28,12 @@ def _add_predict(commands: Any) -> None:
     )
     option("--client", help="whose models answer; needed where there are several")
     option("--out", type=Path, help="a .csv, .jsonl or .md file (default: lines on the terminal)")
+    option(
+        "--own-share",
+        default="auto",
+        help="of inputs like the client's own, for Bayes' rule: auto learns it from these inputs, "
+        "without labels; or a number from 0 to 1",
+    )
 
 
 def _predict(options: argparse.Namespace) -> None:
@@ -38,7 +45,10 @@ def _predict(options: argparse.Namespace) -> None:
     names, inputs, remark = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
     if remark:
         print(f"{options.inputs}: {remark}", file=sys.stderr)
-    answers = predictor(inputs)
+    answers = predictor(inputs, _share(options.own_share))
+    if predictor.own_share is not None:
+        share = 100 * predictor.own_share
+        print(f"{share:.0f} % of these inputs are taken for the client's own", file=sys.stderr)
     rows = [{"input": name} | a.row() for name, a in zip(names, answers, strict=True)]
     if options.out is None:
         print("input\tanswer\tconfidence\tsource\toutcome\treason")
@@ -49,6 +59,15 @@ def _predict(options: argparse.Namespace) -> None:
         return
     write_rows(options.out, rows)
     print(f"{len(rows)} answers: {options.out}")
+
+
+def _share(text: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"--own-share is {text!r}; use auto or a number from 0 to 1") from None
 
 
 def _add_export(commands: Any) -> None:

@@ -1,0 +1,1 @@
+"""A whole run: settings, preparation, phases, evaluation."""
