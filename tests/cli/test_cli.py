@@ -129,14 +129,15 @@ def test_run_ends_with_the_table_and_the_files(tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["run", *QUICK, "--out", str(out)]) == 0
     said = capsys.readouterr()
-    for row in ("local", "global", "switch", "oracle"):
+    for row in ("local", "global", "switch", "bayes", "oracle"):
         assert f"\n{row}" in said.out
     assert "federated rounds 1/1" in said.err
     names = {p.name for p in out.iterdir()}
     assert {"config.toml", "history.jsonl", "metrics.json", "timings.json", "report.html"} <= names
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["headline"] == "switch"
-    assert set(metrics["accuracy"]) == {"local", "global", "switch", "oracle"}
+    assert list(metrics["accuracy"]) == ["local", "global", "switch", "bayes", "oracle"]
+    assert list(metrics["streams"]) == ["own", "foreign", "mixed"]
     assert set(json.loads((out / "timings.json").read_text())) == {
         "federate",
         "personalise",
@@ -153,8 +154,11 @@ def test_every_algorithm_runs(name, tmp_path, capsys):
     assert main(["run", *QUICK, *norm, "--algorithm", name, "--out", str(out)]) == 0
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["headline"] in metrics["accuracy"]
-    assert metrics["accuracy"].keys() <= {"personal", "global"}
-    assert set(metrics["accuracy"]["personal"]) == {"ind", "ood", "mix"}
+    rows = {"personal", "global"}
+    if not fedpn.ALGORITHMS[name].trains:
+        rows = {"local", "global", "bayes", "oracle"}
+    assert metrics["accuracy"].keys() <= rows
+    assert set(metrics["accuracy"][metrics["headline"]]) == {"ind", "ood", "mix"}
 
 
 @pytest.mark.parametrize("router", ["msp", "energy", "softmax_entropy", "gaussian", "foreign"])

@@ -84,7 +84,8 @@ def events(capsys):
 
 
 NORM, ADAM = {"model": {"norm": "batch"}}, {"method": {"optimizer": "adam", "lr": 0.001}}
-CASES = {name: (name, NORM if name == "fedbn" else {}) for name in ALGORITHMS}
+TRAINED = [name for name, algorithm in ALGORITHMS.items() if algorithm.trains]
+CASES = {name: (name, NORM if name == "fedbn" else {}) for name in TRAINED}
 CASES |= {"fedavg-adam": ("fedavg", ADAM)}
 
 
@@ -119,6 +120,32 @@ def test_simulator_and_flower_are_the_same_federation(case, tmp_path):
     for who, accuracy in theirs["accuracy"].items():
         for kind, value in accuracy.items():
             assert ours["accuracy"][who][kind] == pytest.approx(value, abs=2 / rows)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [("analytic", {}), ("fedavg", {"head": {"kind": "ridge"}}), ("fedpn", {"head": "means"})],
+)
+def test_heads_in_closed_form_are_those_of_the_simulator(algorithm, changes, tmp_path):
+    """The same sums, whoever adds them up; a run without rounds asks each node four times."""
+    small = {"head": {"filters": 10, "fourier": 20}, "rounds": 2}
+    config = settings(algorithm, small, changes)
+    grid = LocalGrid(nodes(tmp_path))
+    conduct(grid, config, tmp_path / "flower")
+    pipeline.run(config, tmp_path / "simulated")
+    from safetensors.torch import load_file
+
+    ours, theirs = (load_file(tmp_path / d / "head.safetensors") for d in ("flower", "simulated"))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    found, expected = metrics(tmp_path / "flower"), metrics(tmp_path / "simulated")
+    assert found["headline"] == expected["headline"] == "bayes"
+    for who, row in expected["accuracy"].items():
+        assert found["accuracy"][who] == pytest.approx(row, abs=0.01), who
+    for stream, row in expected["streams"].items():
+        assert found["streams"][stream] == pytest.approx(row, abs=0.02), stream
+    if algorithm == "analytic":
+        kinds = [kind for kind, number, _ in grid.heard if number == 100]
+        assert kinds == ["query.introduce", *["train.sum"] * 4, "train.personalise"]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import torch
 from fedpn.routing.bayes import believe, learn_priors, learn_share
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome
-from fedpn.routing.rules import Bayes, Views, calibrate, from_state, to_state
+from fedpn.routing.rules import Bayes, Quantiles, Views, calibrate, from_state, to_state
 from fedpn.routing.settings import RoutingSettings
 
 
@@ -96,3 +96,24 @@ def test_outcomes_follow_from_the_chance_of_being_own():
 def test_a_rule_survives_its_file():
     rule = Bayes(0.25, 0.1, 0.2)
     assert from_state("bayes", to_state(rule)) == rule
+
+
+@pytest.mark.parametrize("rule", [Quantiles(1.0, 1.0, 1.0), Bayes(0.5, 1.0, 1.0)])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_where_numbers_are_not_finite_nobody_answers(rule, value):
+    good = [[0.7, 0.1, 0.1, 0.1]] * 3
+    both = views(good, good)
+    broken = both.local.probs.clone()
+    broken[1, 0] = value
+    spoilt = both._replace(
+        local=both.local._replace(probs=broken), score=torch.tensor([0.0, 0.0, value])
+    )
+    decision = rule.decide(spoilt)
+    stranger = int(Outcome.STRANGER)
+    assert decision.outcome[1] == stranger
+    assert decision.outcome[0] != stranger
+    if isinstance(rule, Quantiles):
+        assert decision.outcome[2] == stranger
+    assert not decision.answered[1]
+    assert all(t.isfinite().all() for t in decision)
+    assert "nobody" in rule.reason(Outcome.STRANGER, 0.0, 0.0, 0.0)

@@ -63,16 +63,18 @@ def test_the_last_border_is_the_federations():
 
 
 def test_who_answers_in_each_outcome():
-    assert OUTCOMES == ("local_confident", "local_ambiguous", "local_ood", "global_uncertain")
+    names = ("local_confident", "local_ambiguous", "local_ood", "global_uncertain", "stranger")
+    assert names == OUTCOMES
     sources = [outcome.source for outcome in Outcome]
-    assert sources == [Source.LOCAL, Source.NOBODY, Source.GLOBAL, Source.NOBODY]
+    nobody = Source.NOBODY
+    assert sources == [Source.LOCAL, nobody, Source.GLOBAL, nobody, nobody]
     assert [str(source) for source in Source] == ["local", "global", "nobody"]
     assert answered(torch.tensor([3, 2, 0])).tolist() == [False, True, True]
 
 
 def test_every_outcome_has_a_reason():
     reasons = {LIMITS.reason(outcome, 1.0, 2.0, 3.0) for outcome in Outcome}
-    assert len(reasons) == 4
+    assert len(reasons) == len(Outcome)
 
 
 @pytest.mark.parametrize(

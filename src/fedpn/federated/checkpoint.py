@@ -50,6 +50,16 @@ class Journal:
             store.write_text(self.out / HISTORY, "".join(lines))
         return found
 
+    def check(self) -> None:
+        """Refuses to go on with a run that was another; nothing is changed by that."""
+        for name in (STATE, BEFORE):
+            if self.out is not None and (self.out / name).exists():
+                try:
+                    self._compare(read_state(self.out / name)[1])
+                except store.Damaged:
+                    continue
+                return
+
     def _find(self, first: State, restore: Callable[[Params, Mapping[str, str]], None]) -> State:
         names = [n for n in (STATE, BEFORE) if self.out is not None and (self.out / n).exists()]
         damage: UserError | None = None

@@ -15,12 +15,13 @@ class Source(StrEnum):
 
 
 class Outcome(IntEnum):
-    """The paper's table of outcomes; tensors hold their numbers."""
+    """The paper's table of outcomes, and one for inputs that nobody knows; tensors hold numbers."""
 
     LOCAL_CONFIDENT = 0
     LOCAL_AMBIGUOUS = 1
     LOCAL_OOD = 2
     GLOBAL_UNCERTAIN = 3
+    STRANGER = 4
 
     @property
     def label(self) -> str:
@@ -40,6 +41,7 @@ ANSWERERS = {
     Outcome.LOCAL_AMBIGUOUS: Source.NOBODY,
     Outcome.LOCAL_OOD: Source.GLOBAL,
     Outcome.GLOBAL_UNCERTAIN: Source.NOBODY,
+    Outcome.STRANGER: Source.NOBODY,
 }
 OUTCOMES = tuple(outcome.label for outcome in Outcome)
 
@@ -47,8 +49,8 @@ OUTCOMES = tuple(outcome.label for outcome in Outcome)
 def answered(outcomes: Tensor) -> Tensor:
     """Tells of outcomes, [B], whether somebody answers.
 
-    >>> answered(torch.tensor([0, 1, 2, 3]))
-    tensor([ True, False,  True, False])
+    >>> answered(torch.tensor([0, 1, 2, 3, 4]))
+    tensor([ True, False,  True, False, False])
     """
     table = torch.tensor([ANSWERERS[outcome] is not Source.NOBODY for outcome in Outcome])
     return table.to(outcomes.device)[outcomes]

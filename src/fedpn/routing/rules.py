@@ -54,6 +54,21 @@ class Decision(NamedTuple):
         return answered(self.outcome)
 
 
+def refuse_unsound(decision: Decision) -> Decision:
+    """Where any number is not finite, nobody answers: a model that broke down knows nothing."""
+    columns = (decision.probs.sum(-1), decision.epistemic, decision.aleatoric, decision.total)
+    sound = torch.stack([column.isfinite() for column in columns]).all(0)
+    even = torch.full_like(decision.probs, 1 / decision.probs.shape[-1])
+    probs = torch.where(sound[:, None], decision.probs, even)
+    most = torch.finfo(torch.float32).max
+    scores = (torch.nan_to_num(c, nan=most, posinf=most, neginf=-most) for c in columns[1:])
+    outcome = torch.where(sound, decision.outcome, int(Outcome.STRANGER))
+    return Decision(probs, probs.argmax(-1), outcome, *scores)
+
+
+UNSOUND = "the models give no finite numbers for it: nobody can answer"
+
+
 @dataclass(frozen=True)
 class Quantiles:
     """The paper's rule: three thresholds, above which a score counts as high.
@@ -87,13 +102,15 @@ class Quantiles:
         delegate = score > self.epistemic
         doubt = torch.where(delegate, shared.total > self.total, local.aleatoric > self.aleatoric)
         probs = torch.where(delegate[:, None], shared.probs, local.probs)
-        return Decision(
-            probs=probs,
-            label=probs.argmax(-1),
-            outcome=2 * delegate.long() + doubt.long(),
-            epistemic=score,
-            aleatoric=local.aleatoric,
-            total=torch.where(delegate, shared.total, local.total),
+        return refuse_unsound(
+            Decision(
+                probs=probs,
+                label=probs.argmax(-1),
+                outcome=2 * delegate.long() + doubt.long(),
+                epistemic=score,
+                aleatoric=local.aleatoric,
+                total=torch.where(delegate, shared.total, local.total),
+            )
         )
 
     def reason(self, outcome: Outcome, epistemic: float, aleatoric: float, total: float) -> str:
@@ -111,6 +128,7 @@ class Quantiles:
             Outcome.LOCAL_AMBIGUOUS: f"{known}, but ambiguous {clear}",
             Outcome.LOCAL_OOD: f"{strange}, familiar to the federation {sure}",
             Outcome.GLOBAL_UNCERTAIN: f"{strange}, and doubtful to all {sure}",
+            Outcome.STRANGER: UNSOUND,
         }[outcome]
 
 
@@ -145,13 +163,15 @@ class Bayes:
         probs = belief.probs(views.share)
         doubt, foreign = entropy(probs), mine < 0.5
         limit = torch.where(foreign, self.foreign_doubt, self.own_doubt)
-        return Decision(
-            probs=probs.float(),
-            label=probs.argmax(-1),
-            outcome=2 * foreign.long() + (doubt > limit).long(),
-            epistemic=1 - mine,
-            aleatoric=entropy(belief.own),
-            total=doubt,
+        return refuse_unsound(
+            Decision(
+                probs=probs.float(),
+                label=probs.argmax(-1),
+                outcome=2 * foreign.long() + (doubt > limit).long(),
+                epistemic=1 - mine,
+                aleatoric=entropy(belief.own),
+                total=doubt,
+            )
         )
 
     def reason(self, outcome: Outcome, epistemic: float, aleatoric: float, total: float) -> str:
@@ -167,6 +187,7 @@ class Bayes:
             Outcome.LOCAL_AMBIGUOUS: f"{mine}: {known}, but ambiguous ({ours})",
             Outcome.LOCAL_OOD: f"{mine}: of kinds that others have, who can tell ({theirs})",
             Outcome.GLOBAL_UNCERTAIN: f"{mine}: of kinds that others have, who doubt ({theirs})",
+            Outcome.STRANGER: UNSOUND,
         }[outcome]
 
 

@@ -140,7 +140,7 @@ def _settle_head(config: Config) -> Config:
     if not config.method.trains:
         rounds = 0
         head = replace(head, kind="ridge") if head.kind == TRAINED else head
-    if head.features == "auto":
+    if head.features == "auto" and head.kind != TRAINED:
         head = replace(head, features="inputs+encoder" if rounds else "inputs")
     return replace(config, head=head, rounds=rounds)
 

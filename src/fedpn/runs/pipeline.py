@@ -43,15 +43,17 @@ def run(
         torch.set_num_threads(config.engine.threads)
     setup = prepare(config)
     with store.claimed(out, resume):
-        if not resume:
-            store.write_toml(out / "config.toml", to_tree(config))
+        journal = Journal(out, about_run(setup), checkpoint_every, listener.say)
+        if resume:
+            journal.check()
+            refuse_changes(config, out)
+        store.write_toml(out / "config.toml", to_tree(config))
         for line in (setup.dataset.note, *setup.dataset.remarks):
             if line:
                 listener.say(f"{setup.dataset.name}: {line}")
         listener.begin(out)
         try:
             simulator = simulate(config, setup, out)
-            journal = Journal(out, about_run(setup), checkpoint_every, listener.say)
             found = play(config, simulator, journal, clock)
             return _finish(config, simulator, found, out, clock)
         finally:
@@ -223,6 +225,4 @@ def refuse_changes(config: Config, out: Path) -> None:
             raise UserError(
                 f"--resume: {key} was {before!r} and is now {after!r}; only rounds may grow"
             )
-    if new != old:
-        store.write_toml(out / "config.toml", new)
 

@@ -58,10 +58,11 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
     config, out = terms.config, terms.out
     clock = Clock(Teller(tell))
     with store.claimed(out, terms.resume):
+        kept = config
         if terms.resume:  # with fewer nodes than before, perhaps
-            refuse_changes(replace(config, clients=stored(out)["clients"]), out)
-        else:
-            store.write_toml(out / "config.toml", to_tree(config))
+            kept = replace(config, clients=stored(out)["clients"])
+            refuse_changes(kept, out)
+        store.write_toml(out / "config.toml", to_tree(kept))
         book = open_book(out) if terms.resume else None
         messages = _gather_nodes(grid, terms, clock, book)
         network = _settle(messages, terms, book)

@@ -1,13 +1,23 @@
-"""Builds the C sources on first use, keeps the library in the user's cache, and loads it."""
+"""Builds the C sources on first use, keeps the library in the user's cache, and loads it.
 
+What is loaded is code, so the folder and the library must belong to this user and be closed to
+the writing of others, and the library must match its checksum, which is written once a child
+process has loaded it. Where the cache cannot be used, one is built for this process and its
+children.
+"""
+
+import contextlib
 import ctypes
 import functools
 import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
+import sys
 import tempfile
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +33,12 @@ FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapp
 TARGETS = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",), ())
 COMPILERS = ("cc", "gcc", "clang")
 PATIENCE = 120  # seconds for a compiler
+SYMBOLS = ("fedpn_conv_forward", "fedpn_conv_backward", "fedpn_radial")
+# A broken library may end the process that loads it: a child tries first.
+TRIAL = "import ctypes, sys; [ctypes.CDLL(sys.argv[1])[name] for name in sys.argv[2:]]"
+HANDED = "FEDPN_KERNELS_BUILT"  # the library that a process without a cache built, for its children
+PREFIX = "fedpn-kernels-"  # of folders in tmp; then the process that made it
+ABSENT = "is not there"
 
 
 class Build(NamedTuple):
@@ -96,16 +112,11 @@ def build() -> Build:
         return Build(None, "no C compiler (looked for $CC, cc, gcc, clang)")
     try:
         version = _run([compiler, "--version"]).partition("\n")[0]
-        key = hashlib.sha256("\0".join([version, _cpu(), *FLAGS, *map(str, TARGETS)]).encode())
-        for name in SOURCES:
-            key.update(HERE.joinpath(name).read_bytes())
-        path = _place() / f"kernels-{key.hexdigest()[:20]}.so"
-        if not path.exists():
-            _compile(compiler, path)
+        path, remark = _find(_name(version), compiler)
         library = ctypes.CDLL(str(path))
     except (OSError, subprocess.SubprocessError) as error:
         return Build(None, f"{compiler} built no library: {_reason(error)}")
-    return Build(library, f"C built by {version}, {path}")
+    return Build(library, f"C built by {version}, {path}{remark}")
 
 
 def _switched_off() -> bool:
@@ -115,6 +126,14 @@ def _switched_off() -> bool:
 def _compiler() -> str | None:
     named = os.environ.get("CC", "").split()
     return next(filter(None, map(shutil.which, [*named[:1], *COMPILERS])), None)
+
+
+def _name(version: str) -> str:
+    """A name for this source, compiler and CPU."""
+    key = hashlib.sha256("\0".join([version, _cpu(), *FLAGS, *map(str, TARGETS)]).encode())
+    for name in SOURCES:
+        key.update(HERE.joinpath(name).read_bytes())
+    return f"kernels-{key.hexdigest()[:20]}.so"
 
 
 def _cpu() -> str:
@@ -128,45 +147,155 @@ def _cpu() -> str:
     return "\n".join([platform.machine(), platform.processor(), *known])
 
 
-def _place() -> Path:
-    """The user's cache, or where that cannot be written, a directory of this process."""
+def _find(name: str, compiler: str) -> tuple[Path, str]:
+    """The library in the cache, or a parent's, or a new one; and what there is to say of it."""
     place = Path(user_cache_dir("fedpn")) / "kernels"
+    path = place / name
+    refusal = _claim(place)
+    fault = refusal or _fault(path)
+    if not fault:
+        return path, ""
+    handed = Path(os.environ.get(HANDED, ""))
+    if handed.name == name and not (_distrust(handed.parent) or _fault(handed)):
+        return handed, f", which another process of this tree built, as {place} {fault}"
+    if not refusal:
+        try:
+            _compile(compiler, path)
+            return path, "" if fault == ABSENT else f", built anew, as the one there {fault}"
+        except OSError as error:
+            refusal = f"takes no library ({_reason(error)})"
+    path = _private(name, compiler)
+    return path, f", for this process and its children alone, as {place} {refusal}"
+
+
+def _claim(place: Path) -> str:
+    """Makes the folder this user's own, or tells why it cannot be."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place):
-            return place
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="fedpn-kernels-"))
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        return f"cannot be made ({_reason(error)})"
+    fault = _distrust(place)
+    if fault:
+        return f"{fault}; remove it and a new one is made"
+    with contextlib.suppress(OSError):  # nobody else writes there in any case
+        if stat.S_IMODE(place.stat().st_mode) != 0o700:
+            place.chmod(0o700)
+    return ""
+
+
+def _distrust(path: Path) -> str:
+    """Tells why what others can change is not to be trusted; nothing where they cannot."""
+    try:
+        info = path.stat(follow_symlinks=path.suffix == "")  # a folder may be a link, no file
+    except OSError as error:
+        return ABSENT if isinstance(error, FileNotFoundError) else f"is hidden ({_reason(error)})"
+    if path.suffix and not stat.S_ISREG(info.st_mode):
+        return "is no plain file"
+    if os.name != "posix":
+        return ""
+    if info.st_uid != os.geteuid():
+        return f"belongs to the user {info.st_uid}"
+    mode = stat.S_IMODE(info.st_mode)
+    return f"can be written by others (mode {mode:04o})" if mode & 0o022 else ""
+
+
+def _fault(path: Path) -> str:
+    """Tells why a library cannot be loaded without fear; nothing where it can."""
+    sums = path.with_suffix(".sha256")
+    fault = _distrust(path)
+    if fault:
+        return fault
+    fault = _distrust(sums)
+    if fault:
+        return f"has a checksum that {fault}"
+    try:
+        known = sums.read_bytes().split()
+        return "" if _checksum(path).encode() in known else "differs from its checksum"
+    except OSError as error:
+        return f"cannot be read ({_reason(error)})"
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _private(name: str, compiler: str) -> Path:
+    """Builds in a folder that goes with this process, and tells its children of it."""
+    _sweep()
+    place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    # Unlike atexit's, these run in forked workers too, and only in the process that made them.
+    Finalize(None, shutil.rmtree, (place,), {"ignore_errors": True}, exitpriority=-1)
+    _compile(compiler, place / name)
+    os.environ[HANDED] = str(place / name)
+    return place / name
+
+
+def _sweep() -> None:
+    """Takes away what killed processes of this user left."""
+    for place in Path(tempfile.gettempdir()).glob(f"{PREFIX}[0-9]*-*"):
+        process = place.name.removeprefix(PREFIX).partition("-")[0]
+        if process.isdecimal() and not _distrust(place):
+            try:
+                os.kill(int(process), 0)
+            except ProcessLookupError:
+                shutil.rmtree(place, ignore_errors=True)
+            except (OSError, OverflowError):
+                continue
 
 
 def _compile(compiler: str, path: Path) -> None:
     """Compiles under a name of its own and renames: two may build at the same time."""
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".so")
-    os.close(handle)
     sources = [str(HERE / source) for source in SOURCES if source.endswith(".c")]
     error: Exception | None = None
-    try:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as own:
         for target in TARGETS:
+            made = Path(own) / path.name
             try:
-                _run([compiler, *FLAGS, *target, *sources, "-o", name, "-lm"])
+                _run([compiler, *FLAGS, *target, *sources, "-o", str(made), "-lm"], TMPDIR=own)
             except subprocess.SubprocessError as failure:
                 error = error or failure
                 continue
-            Path(name).replace(path)
+            made.chmod(0o700)
+            _try(made)
+            _remember(made, path.with_suffix(".sha256"))
+            made.replace(path)
             return
-        assert error is not None
-        raise error
-    finally:
-        Path(name).unlink(missing_ok=True)
+    assert error is not None
+    raise error
 
 
-def _run(command: list[str]) -> str:
+def _try(path: Path) -> None:
+    """Loads the library and looks its functions up where nothing can be harmed."""
+    try:
+        _run([sys.executable, "-I", "-c", TRIAL, str(path), *SYMBOLS])
+    except subprocess.SubprocessError as error:
+        raise OSError(f"the library cannot be loaded: {_reason(error)}") from error
+
+
+def _remember(library: Path, sums: Path) -> None:
+    """Adds the checksum before the library appears; of two builders' either may stay."""
+    if _distrust(sums):
+        sums.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    with os.fdopen(os.open(sums, flags, 0o600), "a") as file:
+        file.write(f"\n{_checksum(library)}\n")
+
+
+def _run(command: list[str], **environment: str) -> str:
     result = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=PATIENCE, errors="replace"
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        env=os.environ | environment,
     )
     return result.stdout
 
 
 def _reason(error: Exception) -> str:
-    text = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
-    return " ".join(text.split())[:300] or type(error).__name__
+    told = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+    return " ".join((told or str(error)).split())[-300:] or type(error).__name__
