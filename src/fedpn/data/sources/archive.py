@@ -14,7 +14,7 @@ import numpy as np
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 from fedpn.data.sources.labels import Place, encode, name_values
-from fedpn.data.sources.npz import Header, headers, taught
+from fedpn.data.sources.npz import Archive, Header, opened
 from fedpn.data.sources.rows import as_rows
 
 PARTS = ("", "train", "val", "test")  # the first is a set that is whole
@@ -63,9 +63,9 @@ def parts(path: Path, heads: Mapping[str, Header]) -> list[Part]:
 
 def read(path: Path) -> Content:
     """Reads part by part, so that few bytes are held twice."""
-    heads = headers(path)
-    found = parts(path, heads)
-    with taught(path), np.load(path, allow_pickle=False) as file:
+    with opened(path) as file:
+        heads = file.heads
+        found = parts(path, heads)
         x, remarks = _read_rows(path, file, found)
         labels = np.concatenate([file[part.labels].ravel() for part in found])
         y, classes = encode(labels, f"{found[0].labels} of {path}", _place(path, found, "labels"))
@@ -102,9 +102,7 @@ def _check_lengths(path: Path, part: Part, heads: Mapping[str, Header]) -> None:
         raise UserError(f"{part.images!r} of {path} is empty")
 
 
-def _read_rows(
-    path: Path, file: Mapping[str, Array], found: list[Part]
-) -> tuple[Array, tuple[str, ...]]:
+def _read_rows(path: Path, file: Archive, found: list[Part]) -> tuple[Array, tuple[str, ...]]:
     start, remarks, pooled = 0, [], np.empty(0)
     for part in found:
         rows, remark = as_rows(file[part.images], f"{part.images} of {path}")
@@ -140,11 +138,11 @@ def _class_names(path: Path, names: Array, count: int) -> tuple[str, ...]:
             f"'classes' of {path} is {names.dtype} of the shape {names.shape}; "
             f"it needs {count} different names, one for each class number"
         )
-    return tuple(map(str, names.astype(str)))
+    return name_values(names, f"'classes' of {path}")[1] and tuple(names.astype(str).tolist())
 
 
 def _read_clients(
-    path: Path, file: Mapping[str, Array], found: list[Part], heads: Mapping[str, Header]
+    path: Path, file: Archive, found: list[Part], heads: Mapping[str, Header]
 ) -> tuple[Array | None, tuple[str, ...]]:
     named = [part for part in found if part.client in heads]
     if not named:

@@ -49,9 +49,9 @@ def _of_file(name: str, path: Path) -> Entry:
     publisher = PUBLISHERS.get(name)
     licence = publisher.licence if publisher else "not known: see its source"
     try:
-        heads = npz.headers(path)
-        found = archive.parts(path, heads)
-        with npz.taught(path), np.load(path, allow_pickle=False) as file:
+        with npz.opened(path) as file:
+            heads = file.heads
+            found = archive.parts(path, heads)
             labels = [np.unique(file[part.labels]) for part in found]
     except UserError as error:  # one bad file must not hide the others
         return Entry(name, str(path), False, 0, 0, "", licence, str(error))

@@ -77,7 +77,8 @@ def find(name: str) -> Path | None:
 
 def names() -> list[str]:
     """Every name that `load` takes: the known ones first, then what else is at hand."""
-    found = {path.stem for place in places() for path in place.glob("[!.]*.npz")}
+    paths = (path for place in places() for path in place.glob("[!.]*.npz"))
+    found = {path.stem for path in paths if path.is_file()}
     known = [BUILT_IN, *PUBLISHERS]
     return known + sorted(found - set(known))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
+from fedpn.data.sources.guard import plain_file
 from fedpn.data.sources.publishers import Publisher
 
 TRIES = 3
@@ -46,7 +47,7 @@ def packaged(publisher: Publisher) -> list[Path]:
     """The files as an operating system's package holds them; it checks what it installs."""
     for place in publisher.packaged:
         paths = [place / file for file in publisher.files]
-        if all(path.exists() for path in paths):
+        if all(path.is_file() for path in paths):
             return paths
     return []
 
@@ -107,6 +108,7 @@ def _reason(error: Exception) -> str:
 
 
 def _md5(path: Path) -> str:
+    plain_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 

@@ -10,7 +10,10 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.sources import npz
+from fedpn.data.sources.guard import plain_file, size
 
+UNPACKED = 1 << 30  # bytes of one file; the publishers' have a tenth of it
 Arrays = dict[str, Array]  # train_images, train_labels, test_images …
 Reader = Callable[..., Arrays]  # a publisher's files, in its order -> arrays
 
@@ -23,11 +26,15 @@ def idx(*paths: Path) -> Arrays:
 
 def read_idx(path: Path) -> Array:
     """Two zeros, the type (8 is bytes), the number of axes, their lengths, the bytes."""
+    plain_file(path)
     try:
-        content = gzip.decompress(path.read_bytes())
+        with gzip.open(path) as file:
+            content = file.read(UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} is not a whole .gz file ({error}); fetch it again") from error
-    if content[:3] != b"\x00\x00\x08":
+    if len(content) > UNPACKED:
+        raise UserError(f"{path} unpacks to more than {size(UNPACKED)}; fetch it again")
+    if content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
         raise UserError(f"{path} is not an idx file of bytes; fetch it again")
     shape = np.frombuffer(content, ">i4", count=content[3], offset=4)
     start = 4 + 4 * len(shape)
@@ -41,10 +48,11 @@ def read_idx(path: Path) -> Array:
 
 def cifar(archive: Path) -> Arrays:
     """CIFAR10's binary archive: rows of one label and 3 × 32 × 32 bytes."""
+    plain_file(archive)
     training = [f"data_batch_{i}.bin" for i in range(1, 6)]
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            batches = {Path(m.name).name: _member(tar, m) for m in tar if m.name.endswith(".bin")}
+            batches = {Path(m.name).name: _member(tar, m) for m in tar if _is_batch(m)}
         rows = {
             "train": np.concatenate([batches[name] for name in training]),
             "test": batches["test_batch.bin"],
@@ -61,9 +69,13 @@ def cifar(archive: Path) -> Arrays:
     return images | labels
 
 
+def _is_batch(member: tarfile.TarInfo) -> bool:
+    return member.isfile() and member.name.endswith(".bin") and member.size <= UNPACKED
+
+
 def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Array:
     content = tar.extractfile(member)
-    assert content is not None  # its name ends like a file's
+    assert content is not None  # it is a file
     return np.frombuffer(content.read(), np.uint8).reshape(-1, 1 + 3 * 32 * 32)
 
 
@@ -73,6 +85,7 @@ def svhn(train: Path, test: Path) -> Arrays:
 
     arrays: Arrays = {}
     for part, path in (("train", train), ("test", test)):
+        plain_file(path)
         try:
             content = loadmat(path, variable_names=("X", "y"))
             images, labels = content["X"], content["y"]
@@ -88,8 +101,8 @@ def svhn(train: Path, test: Path) -> Arrays:
 
 def medmnist(archive: Path) -> Arrays:
     """MedMNIST's archive is of our form but for its labels, which are [N, 1]."""
-    with np.load(archive, allow_pickle=False) as file:
+    with npz.opened(archive) as file:
         return {
             name: file[name].ravel() if name.endswith("labels") else file[name]
-            for name in file.files
+            for name in file.heads
         }

@@ -6,7 +6,9 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.sources.guard import LONGEST, short
 
+LARGEST = 2**53  # beyond it floats are not exact
 Place = Callable[[int], str]  # a row's number -> how the user finds it
 
 
@@ -53,15 +55,39 @@ def name_values(
     (array([1, 0, 1]), ('9', '10'))
     """
     place = place or row_of(what)
-    texts = values.astype(str)
+    texts = _texts(values, what, place)
     empty = np.flatnonzero(np.char.str_len(np.char.strip(texts)) == 0)
     if len(empty):
         raise UserError(f"{place(int(empty[0]))} is empty; fill it in or drop the row")
+    long = np.flatnonzero(np.char.str_len(texts) > LONGEST)
+    if len(long):
+        raise UserError(
+            f"{place(int(long[0]))} begins with {short(str(texts[long[0]]))!r} and is longer than "
+            f"{LONGEST} characters; give it a shorter name"
+        )
     names, numbers = np.unique(texts, return_inverse=True)
     if all(_is_number(name) for name in names):
         order = np.argsort(names.astype(np.int64), kind="stable")
         names, numbers = names[order], np.argsort(order)[numbers]
     return numbers.astype(np.int64), tuple(map(str, names))
+
+
+def _texts(values: Array, what: str, place: Place) -> Array:
+    """Names as text that any file or terminal can take."""
+    try:
+        texts = values.astype(str)
+        "".join(np.unique(texts).tolist()).encode()
+    except ValueError as error:  # of bytes beyond ASCII, of what is no character
+        if values.dtype.kind == "S":
+            row = next(i for i, value in enumerate(values.tolist()) if not value.isascii())
+            raise UserError(
+                f"{place(row)} is the bytes {values[row]!r}, whose letters are not known; "
+                "save names by np.array(names, dtype=str)"
+            ) from error
+        raise UserError(
+            f"{what} holds a name that is no text ({error}); write it in letters"
+        ) from error
+    return texts
 
 
 def _is_number(name: str) -> bool:
@@ -77,6 +103,12 @@ def whole_numbers(values: Array, place: Place) -> Array:
             raise UserError(
                 f"{place(int(bad[0]))} is {values[bad[0]]}; a label is a whole number or a name"
             )
+    large = np.flatnonzero(np.abs(values.astype(np.float64)) > LARGEST)
+    if len(large):
+        raise UserError(
+            f"{place(int(large[0]))} is {values[large[0]]}; class numbers count from 0, "
+            "and names are given as text"
+        )
     return values.astype(np.int64)
 
 

@@ -1,9 +1,10 @@
 """NumPy archives: written whole or not at all, read without pickles."""
 
+import math
 import os
 import tempfile
+import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,15 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.sources.guard import fits, plain_file, reason, size
+
+ARRAYS = 1000  # in one archive
+RATIO = 200  # of the bytes unpacked to those held; images of one set have 1 to 20
+HARMLESS = 256 << 20  # bytes of which no ratio is too large
+VERSIONS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 class Header(NamedTuple):
@@ -37,38 +47,92 @@ def write(path: Path, arrays: Mapping[str, Array]) -> None:
         Path(name).unlink(missing_ok=True)
 
 
+class Archive:
+    """An open archive whose directory and heads hold what they promise; arrays are read one by one.
+
+    Whatever is read fits into memory, as the sizes that the directory tells were checked.
+    """
+
+    def __init__(self, path: Path, file: zipfile.ZipFile) -> None:
+        self.path, self.file = path, file
+        self.heads: dict[str, Header] = {}
+        for info in file.infolist():
+            if info.filename.endswith(".npy"):
+                name = info.filename.removesuffix(".npy")
+                self.heads[name] = self._head(name, info)
+
+    def __getitem__(self, name: str) -> Array:
+        with taught(self.path), self.file.open(f"{name}.npy") as member:
+            return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+    def _head(self, name: str, info: zipfile.ZipInfo) -> Header:
+        """Reads shape and type, and holds them against the bytes that there are."""
+        with self.file.open(info) as member:
+            version = np.lib.format.read_magic(member)
+            if version not in VERSIONS:
+                raise ValueError(f"{name!r} has the version {version}")
+            shape, _, dtype = VERSIONS[version](member)
+            start = member.tell()
+        if dtype.hasobject:
+            raise UserError(
+                f"{name!r} of {self.path} holds Python objects, which only a pickle can store and "
+                "which are never read; save numbers, or names by np.array(names, dtype=str)"
+            )
+        promised = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or promised != info.file_size - start:
+            raise ValueError(
+                f"{name!r} promises the shape {shape} of {dtype} in {info.file_size - start} bytes"
+            )
+        return Header(shape, dtype)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Archive]:
+    """Opens an archive once its directory shows that nothing in it is out of measure."""
+    held = plain_file(path)
+    with taught(path):
+        file = zipfile.ZipFile(path)
+    with file:
+        _refuse_bombs(path, file, held)
+        with taught(path):
+            content = Archive(path, file)
+        yield content
+
+
 def headers(path: Path) -> dict[str, Header]:
     """Reads shapes and types without the values."""
-    with taught(path), zipfile.ZipFile(path) as file:
-        names = [name for name in file.namelist() if name.endswith(".npy")]
-        found = {name.removesuffix(".npy"): _header(file, name) for name in names}
-    for name, header in found.items():
-        if header.dtype.hasobject:
-            raise UserError(
-                f"{name!r} of {path} holds Python objects, which only a pickle can store and which "
-                "are never read; save numbers, or names by np.array(names, dtype=str)"
-            )
-    return found
+    with opened(path) as content:
+        return content.heads
 
 
-def _header(file: zipfile.ZipFile, name: str) -> Header:
-    versions = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    with file.open(name) as member:
-        shape, _, dtype = versions[np.lib.format.read_magic(member)](member)
-    return Header(shape, dtype)
+def _refuse_bombs(path: Path, file: zipfile.ZipFile, held: int) -> None:
+    members = file.infolist()
+    if len(members) > ARRAYS:
+        raise UserError(
+            f"{path} holds {len(members)} arrays and at most {ARRAYS} are read; "
+            "save images and labels alone"
+        )
+    claimed = sum(member.file_size for member in members)
+    fits(claimed, f"what {path} holds", "take fewer rows, or smaller ones")
+    if claimed > HARMLESS and claimed > RATIO * held:
+        raise UserError(
+            f"{path} has {size(held)} and claims to unpack to {size(claimed)}, more than "
+            f"{RATIO} times as much; if you trust it, save it again by np.savez"
+        )
 
 
 @contextmanager
 def taught(path: Path) -> Iterator[None]:
-    """Turns what the readers of damaged files raise into a sentence."""
+    """Turns what the readers of damaged files raise, which is of many kinds, into a sentence."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy muses about old heads of whole arrays
+            yield
     except UserError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError) as error:
+    except MemoryError as error:
+        raise UserError(f"{path} does not fit into memory; take fewer rows of it") from error
+    except Exception as error:
         raise UserError(
-            f"{path} is not a whole NumPy archive ({error}); fetch or save it again"
+            f"{path} is not a whole NumPy archive ({reason(error)}); fetch or save it again"
         ) from error

@@ -1,5 +1,6 @@
 """One's own data: a NumPy archive, a table or a folder of images -> pooled rows."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from fedpn.core.errors import UserError
 from fedpn.data.dataset import Dataset
 from fedpn.data.sources import archive, datasets, picture, table
 from fedpn.data.sources.folder import load_folder
+from fedpn.data.sources.guard import plain_file
 
 ENDINGS = (".npz", *table.READERS)
 
@@ -58,12 +60,11 @@ def load_own(
     """
     if image_size is not None and image_size < 1:
         raise UserError(f"data.image_size is {image_size}; it needs at least 1 pixel")
-    if not path.exists():
+    if not os.path.lexists(path):
         raise UserError(f"there is no file or folder {path}; check the path")
     if path.is_dir():
         return load_folder(path, image_size)
-    if path.stat().st_size == 0:
-        raise UserError(f"{path} is empty")
+    plain_file(path)
     ending = path.suffix.lower()
     if ending in table.READERS:
         return table.load_table(path, label, client, features)

@@ -37,17 +37,23 @@ def as_features(values: Array, what: str) -> Array:
     """Refuses what is no number, and names where it is."""
     with np.errstate(over="ignore"):  # what float32 cannot hold is named below
         features = values.astype(np.float32)
-    refuse_nonfinite(features, what)
+    refuse_nonfinite(features, what, values)
     return features
 
 
-def refuse_nonfinite(values: Array, what: str) -> None:
-    """Names the first row with a value that is missing or infinite."""
-    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+def refuse_nonfinite(values: Array, what: str, given: Array | None = None) -> None:
+    """Names the first value that is missing or infinite, as it was given."""
+    flat = values.reshape(len(values), -1)
+    bad = np.flatnonzero(~np.isfinite(flat).all(axis=1))
     if len(bad):
+        row = int(bad[0])
+        column = int(np.flatnonzero(~np.isfinite(flat[row]))[0])
+        place = tuple(map(int, np.unravel_index(column, values.shape[1:])))
+        value = (values if given is None else given)[(row, *place)]
         raise UserError(
-            f"row {bad[0]} of {what} holds a value that is missing or infinite; "
-            "fill it in or drop the row"
+            f"row {row} of {what} holds {value} in "
+            + (f"column {column}" if len(place) == 1 else f"the pixel {place}")
+            + ", which is missing or infinite as a 32-bit float; fill it in or drop the row"
         )
 
 

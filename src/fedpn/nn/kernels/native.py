@@ -35,7 +35,11 @@ COMPILERS = ("cc", "gcc", "clang")
 PATIENCE = 120  # seconds for a compiler
 SYMBOLS = ("fedpn_conv_forward", "fedpn_conv_backward", "fedpn_radial")
 # A broken library may end the process that loads it: a child tries first.
-TRIAL = "import ctypes, sys; [ctypes.CDLL(sys.argv[1])[name] for name in sys.argv[2:]]"
+TRIAL = """import ctypes, sys
+try:
+    [ctypes.CDLL(sys.argv[1])[name] for name in sys.argv[2:]]
+except Exception as error:
+    sys.exit(str(error))"""
 HANDED = "FEDPN_KERNELS_BUILT"  # the library that a process without a cache built, for its children
 PREFIX = "fedpn-kernels-"  # of folders in tmp; then the process that made it
 ABSENT = "is not there"
@@ -156,8 +160,9 @@ def _find(name: str, compiler: str) -> tuple[Path, str]:
     if not fault:
         return path, ""
     handed = Path(os.environ.get(HANDED, ""))
-    if handed.name == name and not (_distrust(handed.parent) or _fault(handed)):
-        return handed, f", which another process of this tree built, as {place} {fault}"
+    if handed.name == name and not (_distrust(handed.parent, stat.S_IFDIR) or _fault(handed)):
+        why = refusal or "holds none that is sound"
+        return handed, f", which a parent process built, as {place} {why}"
     if not refusal:
         try:
             _compile(compiler, path)
@@ -174,8 +179,7 @@ def _claim(place: Path) -> str:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         return f"cannot be made ({_reason(error)})"
-    fault = _distrust(place)
-    if fault:
+    if fault := _distrust(place.resolve(), stat.S_IFDIR):
         return f"{fault}; remove it and a new one is made"
     with contextlib.suppress(OSError):  # nobody else writes there in any case
         if stat.S_IMODE(place.stat().st_mode) != 0o700:
@@ -183,30 +187,27 @@ def _claim(place: Path) -> str:
     return ""
 
 
-def _distrust(path: Path) -> str:
+def _distrust(path: Path, kind: int = stat.S_IFREG) -> str:
     """Tells why what others can change is not to be trusted; nothing where they cannot."""
     try:
-        info = path.stat(follow_symlinks=path.suffix == "")  # a folder may be a link, no file
+        info = path.lstat()
     except OSError as error:
         return ABSENT if isinstance(error, FileNotFoundError) else f"is hidden ({_reason(error)})"
-    if path.suffix and not stat.S_ISREG(info.st_mode):
-        return "is no plain file"
-    if os.name != "posix":
-        return ""
-    if info.st_uid != os.geteuid():
+    if stat.S_IFMT(info.st_mode) != kind:
+        return "is no plain file or folder"
+    if os.name == "posix" and info.st_uid != os.geteuid():
         return f"belongs to the user {info.st_uid}"
     mode = stat.S_IMODE(info.st_mode)
-    return f"can be written by others (mode {mode:04o})" if mode & 0o022 else ""
+    shared = os.name == "posix" and mode & 0o022
+    return f"can be written by others (mode {mode:04o})" if shared else ""
 
 
 def _fault(path: Path) -> str:
     """Tells why a library cannot be loaded without fear; nothing where it can."""
     sums = path.with_suffix(".sha256")
-    fault = _distrust(path)
-    if fault:
+    if fault := _distrust(path):
         return fault
-    fault = _distrust(sums)
-    if fault:
+    if fault := _distrust(sums):
         return f"has a checksum that {fault}"
     try:
         known = sums.read_bytes().split()
@@ -235,13 +236,12 @@ def _sweep() -> None:
     """Takes away what killed processes of this user left."""
     for place in Path(tempfile.gettempdir()).glob(f"{PREFIX}[0-9]*-*"):
         process = place.name.removeprefix(PREFIX).partition("-")[0]
-        if process.isdecimal() and not _distrust(place):
+        with contextlib.suppress(OSError, OverflowError, ValueError):
             try:
                 os.kill(int(process), 0)
             except ProcessLookupError:
-                shutil.rmtree(place, ignore_errors=True)
-            except (OSError, OverflowError):
-                continue
+                if not _distrust(place, stat.S_IFDIR):
+                    shutil.rmtree(place, ignore_errors=True)
 
 
 def _compile(compiler: str, path: Path) -> None:
@@ -253,11 +253,11 @@ def _compile(compiler: str, path: Path) -> None:
             made = Path(own) / path.name
             try:
                 _run([compiler, *FLAGS, *target, *sources, "-o", str(made), "-lm"], TMPDIR=own)
-            except subprocess.SubprocessError as failure:
+                _try(made)
+            except (OSError, subprocess.SubprocessError) as failure:
                 error = error or failure
                 continue
             made.chmod(0o700)
-            _try(made)
             _remember(made, path.with_suffix(".sha256"))
             made.replace(path)
             return
@@ -284,18 +284,17 @@ def _remember(library: Path, sums: Path) -> None:
 
 def _run(command: list[str], **environment: str) -> str:
     result = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        env=os.environ | environment,
+        command, env=os.environ | environment, capture_output=True, check=True, timeout=PATIENCE
     )
-    return result.stdout
+    return result.stdout.decode(errors="replace")
 
 
 def _reason(error: Exception) -> str:
-    told = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
-    return " ".join((told or str(error)).split())[-300:] or type(error).__name__
+    if isinstance(error, subprocess.CalledProcessError):
+        text = (
+            error.stderr.decode(errors="replace")
+            or f"{Path(error.cmd[0]).name} ended with {error.returncode}"
+        )
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split())[:300]
