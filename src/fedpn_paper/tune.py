@@ -22,7 +22,7 @@ from fedpn.federated.personal import Adapt
 from fedpn.federated.simulator import Simulator
 from fedpn.federated.site import Setup
 from fedpn.federated.training import Train
-from fedpn.routing.rules import rows_needed
+from fedpn.routing.thresholds import rows_needed
 from fedpn.runs.config import Config
 from fedpn.runs.evaluate import evaluate
 from fedpn.runs.phases import phases_of

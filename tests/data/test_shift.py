@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedpn.core.errors import UserError
-from fedpn.data.shift import invert, noisy_labels, rotate
+from fedpn.data.shift import invert, noisy_labels, rotate, shift_clients
 
 LABELS = np.arange(10_000) % 10
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 5), dtype=np.uint8)
@@ -64,3 +64,21 @@ def test_images_are_inverted():
     np.testing.assert_array_equal(inverted[0].astype(int) + IMAGES[0], 255)
     np.testing.assert_array_equal(inverted[1:], IMAGES[1:])
     np.testing.assert_array_equal(invert(inverted, rows), IMAGES)
+
+
+def test_clients_have_pictures_of_four_kinds():
+    images = np.random.default_rng(0).integers(0, 256, (40, 1, 6, 6), dtype=np.uint8)
+    owned = list(np.arange(40).reshape(5, 8))
+    shifted = shift_clients(images, owned, seed=0)
+    assert shifted.dtype == np.uint8
+    for client, rows in enumerate(owned):
+        same = [
+            images[rows],
+            255 - images[rows],
+            np.rot90(images[rows], 1, axes=(2, 3)),
+        ]
+        if client % 4 < 3:
+            assert np.array_equal(shifted[rows], same[client % 4])
+    assert shifted[owned[3]].mean() == pytest.approx(images[owned[3]].mean() / 2, abs=8)
+    with pytest.raises(UserError, match="a table"):
+        shift_clients(np.zeros((4, 3)), [np.arange(4)], 0)

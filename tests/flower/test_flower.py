@@ -14,9 +14,9 @@ import fedpn
 from fedpn.algorithms import ALGORITHMS
 from fedpn.federated.checkpoint import Journal, State
 from fedpn.flower.app import roster as roster_module
-from fedpn.flower.app.book import open_book
 from fedpn.flower.app.server import serve
 from fedpn.flower.app.server_app import app
+from fedpn.flower.app.standing import read_standing
 from fedpn.flower.app.state import NodeState
 from fedpn.flower.app.terms import read_terms
 from fedpn.reporting import report
@@ -103,11 +103,11 @@ def test_simulator_and_flower_are_the_same_federation(case, tmp_path):
     simulator = pipeline.simulate(config, ready, tmp_path / "simulated")
     journal = Journal(tmp_path / "simulated", pipeline.about_run(ready))
     simulated = journal.load(State({}), simulator.restore)
-    book = open_book(tmp_path / "flower")
-    assert book.round == simulated.round == 3
-    torch.testing.assert_close(book.server, simulated.server, rtol=1e-6, atol=1e-6)
+    standing = read_standing(tmp_path / "flower")
+    assert standing.round == simulated.round == 3
+    torch.testing.assert_close(standing.server, simulated.server, rtol=1e-6, atol=1e-6)
     for client in range(NODES):
-        state = NodeState(tmp_path / f"node{client}", book.run, data)
+        state = NodeState(tmp_path / f"node{client}", standing.run, data)
         remembered = simulator.memories[client]
         kept = state.load(3, tuple(remembered))
         torch.testing.assert_close(kept, remembered, rtol=1e-6, atol=1e-6)
@@ -212,7 +212,7 @@ def test_each_node_answers_from_its_bundle_as_the_simulator_would(finished, tmp_
 
 def test_memories_of_two_rounds_are_kept(finished):
     _, home = finished
-    run = open_book(home / "run").run
+    run = read_standing(home / "run").run
     kept = sorted(p.name for p in (home / "node1/runs" / run).glob("memory-*"))
     assert kept == ["memory-00000002.safetensors", "memory-00000003.safetensors"]
 
@@ -307,7 +307,7 @@ def test_a_node_that_vanishes_and_one_that_comes_late(tmp_path, capsys):
     history = [json.loads(x) for x in (tmp_path / "run/history.jsonl").read_text().splitlines()]
     assert [line["dropped"] for line in history] == [[], [1], []]
     assert [line["joined"] for line in history] == [3, 4, 4]
-    assert open_book(tmp_path / "run").bases == {"0": 3, "1": 3, "2": 3, "3": 3}
+    assert read_standing(tmp_path / "run").bases == {"0": 3, "1": 3, "2": 3, "3": 3}
     assert metrics(tmp_path / "run")["clients"] == 4
     assert any("vanished" in e.get("warning", "") for e in told)
 
@@ -342,9 +342,9 @@ def test_garbage_is_refused_and_named(kind, tmp_path, capsys):
     line = json.loads((tmp_path / "run/history.jsonl").read_text())
     assert line["dropped" if kind == "words" else "refused"] == [2]
     assert line["loss"] is not None
-    book = open_book(tmp_path / "run")
-    assert all(t.isfinite().all() for t in book.server["model"].values())
-    assert book.bases == {"0": 1, "1": 1, "3": 1}
+    standing = read_standing(tmp_path / "run")
+    assert all(t.isfinite().all() for t in standing.server["model"].values())
+    assert standing.bases == {"0": 1, "1": 1, "3": 1}
     assert any(w.startswith(("2 ", "a node")) for e in events(capsys) if (w := e.get("warning")))
 
 
@@ -402,7 +402,7 @@ def test_sums_that_cannot_be_do_not_count(kind, tmp_path, capsys):
     others = [i for i in range(NODES) if i != 2]
     dataset, federation = deal(settings("fedavg"))
     pixels = np.concatenate([dataset.x[federation.train[i]].ravel() for i in others])
-    mean = json.loads(open_book(tmp_path / "run").model)["mean"]
+    mean = json.loads(read_standing(tmp_path / "run").model)["mean"]
     assert mean == pytest.approx([pixels.mean()])
 
 
@@ -464,7 +464,7 @@ def test_a_run_may_go_on_with_fewer_nodes(tmp_path, capsys):
         conduct(grid, longer, tmp_path / "run", resume=True)
     conduct(grid, longer, tmp_path / "run", resume=True, nodes=3)
     assert any("goes on without 3" in e.get("warning", "") for e in events(capsys))
-    assert open_book(tmp_path / "run").round == 2
+    assert read_standing(tmp_path / "run").round == 2
 
 
 def test_what_is_wrong_with_private_files_stays_in_the_nodes_log(tmp_path, capfd):
@@ -534,12 +534,12 @@ def test_a_server_that_was_killed_goes_on_where_it_was(name, tmp_path):
     grid.spoil = die
     with pytest.raises(KeyboardInterrupt):
         conduct(grid, config, tmp_path / "cut")
-    assert open_book(tmp_path / "cut").round == 1
+    assert read_standing(tmp_path / "cut").round == 1
     grid = LocalGrid({n + 50: node for n, node in nodes(tmp_path / "b").items()})
     conduct(grid, config, tmp_path / "cut", resume=True)
     ours, theirs = ((tmp_path / d / "metrics.json").read_bytes() for d in ("cut", "whole"))
     assert ours == theirs
-    whole, cut = open_book(tmp_path / "whole"), open_book(tmp_path / "cut")
+    whole, cut = read_standing(tmp_path / "whole"), read_standing(tmp_path / "cut")
     torch.testing.assert_close(cut.server, whole.server, rtol=0, atol=0)
     with pytest.raises(fedpn.UserError, match="only rounds may grow"):
         conduct(grid, settings(name, {"seed": 1}), tmp_path / "cut", resume=True)
@@ -603,7 +603,7 @@ def test_noise_on_flower_cannot_be_drawn_again(tmp_path):
     books = []
     for place in ("a", "b"):
         conduct(LocalGrid(nodes(tmp_path / place)), config, tmp_path / place / "run")
-        books.append(open_book(tmp_path / place / "run").server["model"])
+        books.append(read_standing(tmp_path / place / "run").server["model"])
     assert any((books[0][name] != books[1][name]).any() for name in books[0])
 
 
@@ -651,7 +651,7 @@ def test_masked_uploads_give_the_same_sum(case, tmp_path):
     conduct(LocalGrid(nodes(tmp_path / "a")), config, tmp_path / "plain")
     grid = LocalGrid(nodes(tmp_path / "b"))
     conduct(grid, config, tmp_path / "masked", secure=True)
-    plain, masked = open_book(tmp_path / "plain"), open_book(tmp_path / "masked")
+    plain, masked = read_standing(tmp_path / "plain"), read_standing(tmp_path / "masked")
     near = 1e-5 if rounds == 1 else 5e-5
     torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=near)
     assert masked.bases == plain.bases
@@ -696,12 +696,12 @@ def test_a_node_that_vanishes_under_its_mask_is_made_up_for(tmp_path):
     conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run", secure=True)
     line = json.loads((tmp_path / "run/history.jsonl").read_text())
     assert line["dropped"] == [1] and line["loss"] is not None
-    assert open_book(tmp_path / "run").bases == {"0": 1, "2": 1, "3": 1}
+    assert read_standing(tmp_path / "run").bases == {"0": 1, "2": 1, "3": 1}
 
     others = LocalGrid(nodes(tmp_path / "x"))
     others.spoil = lambda kind, number, c: None if (kind, number) == ("train", 101) else c
     conduct(others, settings("fedavg", {"rounds": 1}), tmp_path / "plain")
-    masked, plain = open_book(tmp_path / "run"), open_book(tmp_path / "plain")
+    masked, plain = read_standing(tmp_path / "run"), read_standing(tmp_path / "plain")
     torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
 
 

@@ -11,8 +11,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from fedpn.core import dirichlet, store
 from fedpn.data.sources.datasets import load
-from fedpn.routing.rules import threshold
 from fedpn.routing.scores import POSTERIOR_SCORES
+from fedpn.routing.thresholds import threshold
 from fedpn_paper import (
     refusal,
     scenes,

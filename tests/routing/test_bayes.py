@@ -7,7 +7,7 @@ import torch
 from fedpn.routing.bayes import believe, learn_priors, learn_share
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome
-from fedpn.routing.rules import Bayes, Quantiles, Views, calibrate, from_state, to_state
+from fedpn.routing.rules import Bayes, Quantiles, Scores, Views, calibrate, from_state, to_state
 from fedpn.routing.settings import RoutingSettings
 
 
@@ -87,7 +87,7 @@ def test_outcomes_follow_from_the_chance_of_being_own():
         decision.total.tolist(),
         strict=True,
     ):
-        assert "% own" in rule.reason(Outcome(number), *scores)
+        assert "% own" in rule.reason(Outcome(number), Scores(*scores))
     away = rule.decide(views(shared, shared, share=0.001))
     assert away.outcome.tolist()[2:] == [2, 3]
     assert away.delegated.sum() >= 3
@@ -116,4 +116,4 @@ def test_where_numbers_are_not_finite_nobody_answers(rule, value):
         assert decision.outcome[2] == stranger
     assert not decision.answered[1]
     assert all(t.isfinite().all() for t in decision)
-    assert "nobody" in rule.reason(Outcome.STRANGER, 0.0, 0.0, 0.0)
+    assert "nobody" in rule.reason(Outcome.STRANGER, Scores(0.0, 0.0, 0.0))

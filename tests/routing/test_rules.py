@@ -8,17 +8,9 @@ from fedpn.core.errors import UserError
 from fedpn.core.settings import build
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import OUTCOMES, Outcome, Source, answered
-from fedpn.routing.rules import (
-    RULES,
-    Quantiles,
-    Views,
-    calibrate,
-    from_state,
-    rows_needed,
-    threshold,
-    to_state,
-)
+from fedpn.routing.rules import RULES, Quantiles, Scores, Views, calibrate, from_state, to_state
 from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.thresholds import rows_needed, threshold
 
 LIMITS = Quantiles(epistemic=1.0, aleatoric=0.5, total=0.4)
 
@@ -73,7 +65,7 @@ def test_who_answers_in_each_outcome():
 
 
 def test_every_outcome_has_a_reason():
-    reasons = {LIMITS.reason(outcome, 1.0, 2.0, 3.0) for outcome in Outcome}
+    reasons = {LIMITS.reason(outcome, Scores(1.0, 2.0, 3.0)) for outcome in Outcome}
     assert len(reasons) == len(Outcome)
 
 

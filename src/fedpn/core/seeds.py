@@ -30,6 +30,7 @@ STREAMS = {
     "dirichlet": Stream(13),  # dealing by Dirichlet draws
     "labels": Stream(14),  # label noise
     "tuning": Stream(15, ("repeat", "client")),  # rows held out from training
+    "dim": Stream(17),  # noise on dim pictures
     "features": Stream(16),  # random filters and Fourier features
     "strangers": Stream(31),
     "refusal": Stream(32, ("client",)),

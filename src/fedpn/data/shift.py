@@ -1,4 +1,4 @@
-"""Shifts between clients, made on purpose: noisy labels, turned and inverted images."""
+"""Shifts between clients, made on purpose: noisy labels; inverted, turned, dim and noisy images."""
 
 from collections.abc import Sequence
 
@@ -62,3 +62,24 @@ def invert(images: Array, rows: Array) -> Array:
     inverted = images.copy()
     inverted[rows] = 255 - images[rows]
     return inverted
+
+
+def dim(images: Array, rows: Array, seed: int) -> Array:
+    """Makes some images of bytes half as bright, with noise."""
+    dimmed = images.copy()
+    noise = seeds.stream("dim", seed).normal(0, 25, images[rows].shape)
+    dimmed[rows] = (images[rows] * 0.5 + noise).clip(0, 255).astype(images.dtype)
+    return dimmed
+
+
+def shift_clients(images: Array, owned: Sequence[Array], seed: int) -> Array:
+    """Gives clients pictures of four kinds by turns: as they are, inverted, turned, dim."""
+    if images.ndim != 4:
+        raise UserError("data.shift changes pictures, and these data are a table")
+    kinds = [np.concatenate([np.empty(0, np.int64), *owned[kind::4]]) for kind in range(4)]
+    turned = rotate(invert(images, kinds[1]), kinds[2], 1 if _square(images) else 2)
+    return dim(turned, kinds[3], seed)
+
+
+def _square(images: Array) -> bool:
+    return bool(images.shape[2] == images.shape[3])

@@ -18,6 +18,7 @@ from fedpn.routing.bayes import EVEN, believe, entropy
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, answered
 from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.thresholds import compare, threshold
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a client's own model beside the federation's
 
@@ -32,6 +33,14 @@ class Views(NamedTuple):
     share: float = EVEN  # of own inputs among all
 
 
+class Scores(NamedTuple):
+    """The numbers behind one row's decision."""
+
+    epistemic: float
+    aleatoric: float
+    total: float
+
+
 class Decision(NamedTuple):
     """Who answers, what, and the numbers behind it."""
 
@@ -41,6 +50,11 @@ class Decision(NamedTuple):
     epistemic: Tensor  # [B], the router's score
     aleatoric: Tensor  # [B], of the local model
     total: Tensor  # [B], of the answering model
+
+    def scores(self) -> list[Scores]:
+        """The numbers behind each row's decision."""
+        columns = (self.epistemic.tolist(), self.aleatoric.tolist(), self.total.tolist())
+        return [Scores(e, a, t) for e, a, t in zip(*columns, strict=True)]
 
     @property
     def delegated(self) -> Tensor:
@@ -61,9 +75,18 @@ def refuse_unsound(decision: Decision) -> Decision:
     even = torch.full_like(decision.probs, 1 / decision.probs.shape[-1])
     probs = torch.where(sound[:, None], decision.probs, even)
     most = torch.finfo(torch.float32).max
-    scores = (torch.nan_to_num(c, nan=most, posinf=most, neginf=-most) for c in columns[1:])
-    outcome = torch.where(sound, decision.outcome, int(Outcome.STRANGER))
-    return Decision(probs, probs.argmax(-1), outcome, *scores)
+
+    def finite(score: Tensor) -> Tensor:
+        return torch.nan_to_num(score, nan=most, posinf=most, neginf=-most)
+
+    return Decision(
+        probs=probs,
+        label=probs.argmax(-1),
+        outcome=torch.where(sound, decision.outcome, int(Outcome.STRANGER)),
+        epistemic=finite(decision.epistemic),
+        aleatoric=finite(decision.aleatoric),
+        total=finite(decision.total),
+    )
 
 
 UNSOUND = "the models give no finite numbers for it: nobody can answer"
@@ -113,16 +136,16 @@ class Quantiles:
             )
         )
 
-    def reason(self, outcome: Outcome, epistemic: float, aleatoric: float, total: float) -> str:
+    def reason(self, outcome: Outcome, scores: Scores) -> str:
         """Tells in words why.
 
-        >>> Quantiles(4.0, 0.5, 0.5).reason(Outcome.LOCAL_OOD, 9.5, 0.1, 0.2)
+        >>> Quantiles(4.0, 0.5, 0.5).reason(Outcome.LOCAL_OOD, Scores(9.5, 0.1, 0.2))
         'unlike the data of this client (9.5 > 4), familiar to the federation (0.2 ≤ 0.5)'
         """
-        known = f"like the data of this client ({compare(epistemic, self.epistemic)})"
-        strange = f"unlike the data of this client ({compare(epistemic, self.epistemic)})"
-        clear = f"({compare(aleatoric, self.aleatoric)})"
-        sure = f"({compare(total, self.total)})"
+        known = f"like the data of this client ({compare(scores.epistemic, self.epistemic)})"
+        strange = f"unlike the data of this client ({compare(scores.epistemic, self.epistemic)})"
+        clear = f"({compare(scores.aleatoric, self.aleatoric)})"
+        sure = f"({compare(scores.total, self.total)})"
         return {
             Outcome.LOCAL_CONFIDENT: f"{known}, and clear {clear}",
             Outcome.LOCAL_AMBIGUOUS: f"{known}, but ambiguous {clear}",
@@ -174,14 +197,19 @@ class Bayes:
             )
         )
 
-    def reason(self, outcome: Outcome, epistemic: float, aleatoric: float, total: float) -> str:
+    def reason(self, outcome: Outcome, scores: Scores) -> str:
         """Tells in words why.
 
-        >>> Bayes(0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, 0.04, 0.1, 0.2)
+        >>> Bayes(0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, Scores(0.04, 0.1, 0.2))
         '96 % own: of the kinds that this client has, and clear (0.2 ≤ 0.5)'
         """
-        mine, known = f"{100 * (1 - epistemic):.0f} % own", "of the kinds that this client has"
-        ours, theirs = compare(total, self.own_doubt), compare(total, self.foreign_doubt)
+        mine, known = (
+            f"{100 * (1 - scores.epistemic):.0f} % own",
+            "of the kinds that this client has",
+        )
+        ours, theirs = (
+            compare(scores.total, limit) for limit in (self.own_doubt, self.foreign_doubt)
+        )
         return {
             Outcome.LOCAL_CONFIDENT: f"{mine}: {known}, and clear ({ours})",
             Outcome.LOCAL_AMBIGUOUS: f"{mine}: {known}, but ambiguous ({ours})",
@@ -225,45 +253,3 @@ def from_state(kind: str, state: Params) -> Rule:
     if any(math.isnan(value) for value in asdict(rule).values()):
         raise UserError(f"the rule {kind!r} has a threshold that is no number")
     return rule
-
-
-def rows_needed(share: float) -> int:
-    """The fewest calibration rows from which a share can be cut off.
-
-    >>> rows_needed(0.1), rows_needed(0.05)
-    (9, 19)
-    """
-    return max(math.ceil(1 / share - 1 - 1e-9), 1)
-
-
-def threshold(scores: Tensor, share: float) -> float:
-    """The ⌈(n+1)(1−share)⌉-th smallest score.
-
-    A new row of the same kind exceeds it with a chance of at most `share`, for any n: the
-    finite-sample rule of conformal prediction.
-
-    >>> threshold(Tensor([5, 1, 2, 9, 3, 4, 7, 8, 6]), share=0.1)
-    9.0
-    """
-    n = len(scores)
-    rank = math.ceil((n + 1) * (1 - share) - 1e-9)
-    if rank > n:
-        raise UserError(
-            f"{n} calibration rows; a {100 * share:g} % threshold needs at least "
-            f"{rows_needed(share)} (raise the share or give it more data)"
-        )
-    return float(scores.kthvalue(max(rank, 1)).values)
-
-
-def compare(score: float, limit: float) -> str:
-    """Shows as many digits as tell the two apart.
-
-    >>> compare(9.5, 4.0), compare(2.3001, 2.3)
-    ('9.5 > 4', '2.3001 > 2.3')
-    """
-    sign = ">" if score > limit else "≤"
-    for digits in range(2, 9):
-        left, right = f"{score:.{digits}g}", f"{limit:.{digits}g}"
-        if left != right:
-            break
-    return f"{left} {sign} {right}"

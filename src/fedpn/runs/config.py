@@ -39,17 +39,17 @@ class DataSettings:
     ] = "auto"
     cards: Annotated[Count, "classes per client, under `classes`"] = 3
     beta: Annotated[Positive, "concentration, under `dirichlet`"] = 0.3
+    shift: Annotated[
+        Literal["none", "pictures"],
+        "pictures: clients' images are by turns as they are, inverted, turned, dim and noisy",
+    ] = "none"
     label: Annotated[str, 'of a table, the column; "label" where nothing is said'] = ""
     client: Annotated[str, 'of a table, the column of owners; "client" where there is one'] = ""
     features: Annotated[
         tuple[str, ...], "of a table, the columns, in this order; none: all others"
     ] = ()
-    image_size: Annotated[
-        int, Bounds(low=0, high=4096), "of own images; 0: that of the data"
-    ] = 0
-    classes: Annotated[
-        tuple[str, ...], "by number; none: those of the data, in their order"
-    ] = ()
+    image_size: Annotated[int, Bounds(low=0, high=4096), "of own images; 0: that of the data"] = 0
+    classes: Annotated[tuple[str, ...], "by number; none: those of the data, in their order"] = ()
 
 
 @dataclass(frozen=True)

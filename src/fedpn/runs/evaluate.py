@@ -109,9 +109,6 @@ def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str,
     }
 
 
-
-
-
 def under_own_prior(views: Views) -> Opinion:
     """The global model's opinion under the client's prior."""
     own = believe(views.shared, views.local, views.priors, 0.0).own
@@ -123,7 +120,7 @@ STREAMS = {"own": "ind", "foreign": "ood", "mixed": "mix"}
 
 
 def streams(views: Views, rule: Rule, labels: Tensor, sets: dict[str, Tensor]) -> Tree:
-    """Bayes' rule on streams of own, foreign and mixed inputs, whose share it learns without labels."""
+    """Bayes' rule on own, foreign and mixed inputs, whose share it learns without labels."""
     found: Tree = {}
     assert isinstance(rule, Bayes)
     for name, kind in STREAMS.items():
@@ -234,5 +231,3 @@ def bring_together(clients: list[Tree], score: str, headline: str = "switch") ->
     }
     total["per_client"] = clients
     return total
-
-

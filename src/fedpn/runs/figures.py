@@ -6,12 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.core import seeds
-from fedpn.core import metrics
+from fedpn.core import metrics, seeds
 from fedpn.data.federation import Federation
-from fedpn.runs.evaluate import Answer, View
-from fedpn.routing.rules import Quantiles, Rule
 from fedpn.routing.outcomes import OUTCOMES, Outcome
+from fedpn.routing.rules import Quantiles, Rule, Scores
+from fedpn.runs.evaluate import Answer, View
 
 BINS = 48
 POINTS = 101
@@ -119,7 +118,7 @@ def _card(view: View, client: int, i: int, outcome: Outcome) -> dict[str, Any]:
     d = view.decision
     assert d is not None
     assert view.rule is not None
-    scores = (float(t[i]) for t in (d.epistemic, d.aleatoric, d.total))
+    scores = Scores(float(d.epistemic[i]), float(d.aleatoric[i]), float(d.total[i]))
     return {
         "row": int(view.rows[i]),
         "client": client,
@@ -129,5 +128,5 @@ def _card(view: View, client: int, i: int, outcome: Outcome) -> dict[str, Any]:
         "confidence": float(d.probs[i].max()),
         "source": outcome.source,
         "outcome": outcome.label,
-        "reason": view.rule.reason(outcome, *scores),
+        "reason": view.rule.reason(outcome, scores),
     }

@@ -225,4 +225,3 @@ def refuse_changes(config: Config, out: Path) -> None:
             raise UserError(
                 f"--resume: {key} was {before!r} and is now {after!r}; only rounds may grow"
             )
-

@@ -15,6 +15,7 @@ from fedpn.data.federation import Federation, federate
 from fedpn.data.moments import Moments, constants
 from fedpn.data.partition import partition, usual
 from fedpn.data.recode import recode
+from fedpn.data.shift import shift_clients
 from fedpn.data.sources.own import open_dataset
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import conduct
@@ -25,7 +26,7 @@ from fedpn.federated.simulator import Simulator
 from fedpn.federated.site import Network, Setup
 from fedpn.nn.blueprint import Blueprint, build_model, choose_encoder
 from fedpn.nn.posterior import parameters
-from fedpn.routing.rules import rows_needed
+from fedpn.routing.thresholds import rows_needed
 from fedpn.runs.config import Config
 
 
@@ -37,8 +38,9 @@ def deal(config: Config) -> tuple[Dataset, Federation]:
 def read(config: Config, spec: str) -> Dataset:
     """Loads data as the settings say."""
     d = config.data
-    columns = d.label or None, d.client or None, d.features
-    dataset = open_dataset(spec, d.image_size or None, *columns)
+    dataset = open_dataset(
+        spec, d.image_size or None, d.label or None, d.client or None, d.features
+    )
     if d.features and not dataset.features:
         raise UserError(f"data.features names columns, but {spec} is no table")
     return recode(dataset, d.classes) if d.classes else dataset
@@ -54,6 +56,8 @@ def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
         remark = f"the data name {len(dataset.clients)} clients, which are kept as they are"
         dataset = replace(dataset, remarks=(*dataset.remarks, remark))
     owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
+    if d.shift == "pictures":
+        dataset = replace(dataset, x=shift_clients(dataset.x, owned, config.seed))
     return dataset, federate(dataset.y, owned, config.seed)
 
 

@@ -20,7 +20,7 @@ from fedpn.routing.bayes import believe, learn_share
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.routers import make_router
-from fedpn.routing.rules import Bayes, Rule, Views
+from fedpn.routing.rules import Bayes, Rule, Scores, Views
 from fedpn.routing.scores import SCORES
 from fedpn.serving.bundle import Bundle, open_bundle
 
@@ -87,9 +87,10 @@ class Predictor:
             self.own_share = self._share(views, b.rule, own_share)
             views = views._replace(share=self.own_share)
         decision = b.rule.decide(views)
+        columns = (decision.probs.tolist(), decision.outcome.tolist(), decision.scores())
         return [
-            self._answer(b.rule, *values)
-            for values in zip(*(t.tolist() for t in decision), strict=True)
+            self._answer(b.rule, probs, Outcome(number), scores)
+            for probs, number, scores in zip(*columns, strict=True)
         ]
 
     def _share(self, views: Views, rule: Bayes, given: float | None) -> float:
@@ -99,20 +100,19 @@ class Predictor:
             return given
         return learn_share(believe(views.shared, views.local, views.priors, rule.weight).odds)
 
-    def _answer(
-        self, rule: Rule, probs: list[float], label: int, number: int, *scores: float
-    ) -> Answer:
-        names, outcome = self.bundle.classes, Outcome(number)
-        answered = outcome.source is not Source.NOBODY
+    def _answer(self, rule: Rule, probs: list[float], outcome: Outcome, scores: Scores) -> Answer:
+        names = self.bundle.classes
+        confidence = max(probs)
+        guess = names[probs.index(confidence)]
         return Answer(
-            label=names[label] if answered else None,
-            guess=names[label],
-            confidence=probs[label],
+            label=guess if outcome.source is not Source.NOBODY else None,
+            guess=guess,
+            confidence=confidence,
             probabilities=dict(zip(names, probs, strict=True)),
             source=outcome.source,
             outcome=outcome.label,
-            uncertainty=dict(zip(("epistemic", "aleatoric", "total"), scores, strict=True)),
-            reason=rule.reason(outcome, *scores),
+            uncertainty=scores._asdict(),
+            reason=rule.reason(outcome, scores),
         )
 
     def _plain(self, own: Opinion) -> list[Answer]:

@@ -131,9 +131,9 @@ def _register(options: argparse.Namespace) -> None:
         if not key.is_file():
             raise UserError(f"no key file {key}")
     connection = home.find(options.superlink, options.ca)
-    health.check(*connection)
+    health.check(connection.address, connection.ca, connection.plain)
     with tempfile.TemporaryDirectory() as scratch:
-        place = home.furnish(Path(scratch), connection)
+        place = home.write_home(Path(scratch), connection)
         for key in options.keys:
             new = control.register(place, key.resolve())
             print(f"{key.stem}: {'registered' if new else 'was registered already'}")

@@ -77,9 +77,9 @@ def _run(options: argparse.Namespace) -> int:
             f"--out {options.out} is a place on the SuperLink's machine: give an absolute path"
         )
     order = _order(config, options)
-    health.check(*connection)
+    health.check(connection.address, connection.ca, connection.plain)
     with tempfile.TemporaryDirectory() as scratch:
-        place = home.furnish(Path(scratch) / "flower", connection)
+        place = home.write_home(Path(scratch) / "flower", connection)
         app, modules = launch.make_app(options.config, Path(scratch))
         if modules:
             say(f"{', '.join(modules)} travels with the run to all nodes")
@@ -105,8 +105,15 @@ def _order(config: "Config", options: argparse.Namespace) -> Any:
         if not 0 < value < float("inf"):
             raise UserError(f"--{name} is {value}, but must be above 0")
     out = str(options.out.absolute())
-    waits = options.timeout, options.round_timeout
-    return Order(config, out, options.resume, nodes, *waits, secure=options.secure)
+    return Order(
+        config=config,
+        out=out,
+        resume=options.resume,
+        nodes=nodes,
+        timeout=options.timeout,
+        round_timeout=options.round_timeout,
+        secure=options.secure,
+    )
 
 
 def _follow(home: Path, app: Path, order: Any, logs: bool) -> int:

@@ -29,10 +29,10 @@ from fedpn.runs.pipeline import about_models, shared_part
 from fedpn.serving.bundle import write_models
 
 Node = Mapping[str, Any]
-Act = Callable[["Desk", Slots], RecordDict]
+Act = Callable[["Visit", Slots], RecordDict]
 
 
-class Desk:
+class Visit:
     """All that a node has before it when it is told something."""
 
     def __init__(
@@ -79,7 +79,7 @@ def answer(content: RecordDict, node: Node, act: Act) -> RecordDict:
         roles = tuple(filter(None, order.roles.split(",")))
         slots = unpack(content, roles) if roles else {}
         masked = MASKS in content.config_records
-        return act(Desk(order, config, share, node, masked), slots)
+        return act(Visit(order, config, share, node, masked), slots)
     except UserError as error:
         return pack_report(Report(name, error=str(error)))
     except Exception as error:
@@ -98,28 +98,28 @@ def _open(node: Node, config: Config) -> Share:
         raise UserError("its data cannot be read as the settings ask; its log tells why") from None
 
 
-def introduce(desk: Desk, server: Slots) -> RecordDict:
+def introduce(visit: Visit, server: Slots) -> RecordDict:
     """Tells the node's name, the form of its data and sums for normalisation."""
-    return pack_report(Report(desk.share.name, facts=json.dumps(desk.share.introduce())))
+    return pack_report(Report(visit.share.name, facts=json.dumps(visit.share.introduce())))
 
 
-def play(desk: Desk, server: Slots) -> RecordDict:
+def play(visit: Visit, server: Slots) -> RecordDict:
     """Plays the node's part of a phase whose statistics are summed."""
-    share, order, phase = desk.share, desk.order, desk.phase()
-    if desk.wary and not desk.masked and not phase.open:
+    share, order, phase = visit.share, visit.order, visit.phase()
+    if visit.wary and not visit.masked and not phase.open:
         raise UserError("this node uploads under a mask only (fedpn flower run --secure)")
-    setup = desk.setup()
+    setup = visit.setup()
     server = on_device(server, setup.device)
     memory: Slots = {}
     if phase.remembers:
-        memory = on_device(desk.memory(setup), setup.device)
+        memory = on_device(visit.memory(setup), setup.device)
     observe = None
     if not phase.remembers and setup.network is not None:
-        observe = setup.observer(desk.config.method, server)
+        observe = setup.observer(visit.config.method, server)
     reply = phase.client(Site(share.client, setup, order.round, observe), server, memory)
     if phase.remembers:
-        desk.state.save(order.round + 1, reply.memory, order.base)
-    if desk.masked:
+        visit.state.save(order.round + 1, reply.memory, order.base)
+    if visit.masked:
         from fedpn.flower.app.secure import maskable
 
         moved = {r: zip_with(torch.sub, p, server[r]) for r, p in reply.statistics.items()}
@@ -127,21 +127,21 @@ def play(desk: Desk, server: Slots) -> RecordDict:
     return pack_report(Report(share.name, loss=reply.loss), reply.statistics)
 
 
-def personalise(desk: Desk, server: Slots) -> RecordDict:
+def personalise(visit: Visit, server: Slots) -> RecordDict:
     """Makes the node's own model, calibrates it, keeps it as a bundle, and tells how good it is."""
-    config, share, setup = desk.config, desk.share, desk.setup()
+    config, share, setup = visit.config, visit.share, visit.setup()
     server = on_device(server, setup.device)
     site = Site(share.client, setup, 0, setup.observer(config.method, server))
-    memory = on_device(desk.memory(setup), setup.device)
+    memory = on_device(visit.memory(setup), setup.device)
     record: Any = None
     for phase in phases_of(config):
         if not phase.sums:
             reply = phase.client(site, server, memory)
             memory, record = reply.memory, reply.record
     about = replace(about_models(config, setup), clients=(share.name,))
-    write_models(desk.state.draft, about, shared_part(config, server), [memory])
-    store.seal(desk.state.place / "draft")
-    desk.state.publish()
+    write_models(visit.state.draft, about, shared_part(config, server), [memory])
+    store.seal(visit.state.place / "draft")
+    visit.state.publish()
     figures = about_client(setup.federation, share.client) | client_metrics(record, config.headline)
     if share.partition is None:
         figures["classes"] = None  # which labels a node has is its own affair

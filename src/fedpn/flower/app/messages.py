@@ -18,9 +18,9 @@ from fedpn.federated.gather import Gatherer, Part, Total
 from fedpn.federated.listener import Listener
 from fedpn.federated.phase import Phase
 from fedpn.federated.site import Network
-from fedpn.flower.app.book import read_nodes
 from fedpn.flower.app.records import PERSONALISE, SUM, TRAIN, pack_order
 from fedpn.flower.app.roster import Reply, Roster
+from fedpn.flower.app.standing import read_nodes
 from fedpn.flower.app.terms import Terms
 from fedpn.flower.app.uploads import Refused, read_figures, read_upload
 

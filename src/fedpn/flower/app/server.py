@@ -14,10 +14,10 @@ from fedpn.federated.gather import Gatherer
 from fedpn.federated.listener import Listener
 from fedpn.federated.moments import SumMoments, read_moments
 from fedpn.federated.site import Network
-from fedpn.flower.app.book import ENGINE, Book, open_book
 from fedpn.flower.app.messages import Messages
 from fedpn.flower.app.records import Order, read_blueprint
 from fedpn.flower.app.roster import Roster
+from fedpn.flower.app.standing import ENGINE, Standing, read_standing
 from fedpn.flower.app.terms import Terms
 from fedpn.reporting import report
 from fedpn.runs.config import to_tree
@@ -63,9 +63,9 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
             kept = replace(config, clients=stored(out)["clients"])
             refuse_changes(kept, out)
         store.write_toml(out / "config.toml", to_tree(kept))
-        book = open_book(out) if terms.resume else None
-        messages = _gather_nodes(grid, terms, clock, book)
-        network = _settle(messages, terms, book)
+        standing = read_standing(out) if terms.resume else None
+        messages = _gather_nodes(grid, terms, clock, standing)
+        network = _settle(messages, terms, standing)
         first = config.method.init(network.model.task, network.fresh)
         journal = Journal(out, {"engine": ENGINE}, 1, clock.say)
         patience = config.faults.patience
@@ -85,17 +85,19 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
     return results
 
 
-def _gather_nodes(grid: Grid, terms: Terms, listener: Listener, book: Book | None) -> Messages:
+def _gather_nodes(
+    grid: Grid, terms: Terms, listener: Listener, standing: Standing | None
+) -> Messages:
     """Waits for the nodes that a run needs."""
     config = terms.config
-    run = book.run if book else secrets.token_hex(8)
+    run = standing.run if standing else secrets.token_hex(8)
     roster = Roster(grid, Order(run, terms.text), listener.say, terms.patience)
     # Noise that others could draw again would protect nobody.
     private = config.aggregation.rule == "private"
     seed = secrets.randbits(63) if private else config.seed
     gatherer = Gatherer(seed, config.aggregation, config.faults.max_norm)
     listener.progress("wait", 0, terms.nodes)
-    known = book.names if book else []
+    known = standing.names if standing else []
     missing = roster.wait(terms.nodes, known, terms.timeout)
     there = roster.present
     if len(there) < terms.nodes:
@@ -118,12 +120,12 @@ def _lost_partitions(roster: Roster, terms: Terms) -> str:
     return f"; missing: partition {', '.join(lost)}"
 
 
-def _settle(messages: Messages, terms: Terms, book: Book | None) -> Network:
+def _settle(messages: Messages, terms: Terms, standing: Standing | None) -> Network:
     """Settles the network with the nodes, or finds it as it was settled."""
     # The server's own work is small: it needs no GPU.
     config = replace(terms.config, engine=replace(terms.config.engine, device="cpu"))
-    if book is not None:
-        blueprint = read_blueprint(book.model)
+    if standing is not None:
+        blueprint = read_blueprint(standing.model)
     else:
         found = conduct([SumMoments()], messages, {}, Journal(None), Listener())
         member = next(iter(messages.roster.members.values()))

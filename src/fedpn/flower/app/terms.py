@@ -35,7 +35,6 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
         raise UserError(f"--out {out} must be an absolute path on the SuperLink's machine")
     config = replace(config, clients=nodes)
     text = json.dumps(to_tree(config), ensure_ascii=False)
-    waits = float(settings["timeout"]), float(settings["round-timeout"])
     secure = bool(settings.get("secure", False))
     if secure and config.aggregation.rule != "mean":
         raise UserError(
@@ -54,4 +53,13 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
         )
     if secure and nodes < 2:
         raise UserError("secure aggregation of a single node would hide nothing")
-    return Terms(config, text, out, bool(settings["resume"]), nodes, *waits, secure)
+    return Terms(
+        config=config,
+        text=text,
+        out=out,
+        resume=bool(settings["resume"]),
+        nodes=nodes,
+        timeout=float(settings["timeout"]),
+        patience=float(settings["round-timeout"]),
+        secure=secure,
+    )

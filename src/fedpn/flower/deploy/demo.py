@@ -9,10 +9,10 @@ from types import FrameType
 from typing import Self
 
 from fedpn.flower.deploy import certs, control
-from fedpn.flower.deploy.attend import SIGNALS
 from fedpn.flower.deploy.environment import environment
+from fedpn.flower.deploy.foreground import SIGNALS
 from fedpn.flower.deploy.health import answers
-from fedpn.flower.deploy.home import Connection, furnish
+from fedpn.flower.deploy.home import Connection, write_home
 from fedpn.flower.deploy.processes import Child, free_port, kill, new_mark
 from fedpn.flower.deploy.programs import LinkFiles, link_files, node_files, superlink, supernode
 
@@ -45,10 +45,12 @@ class _Household:
     def start_link(self, files: LinkFiles) -> tuple[Connection, Path]:
         port = free_port()
         connection = Connection(f"127.0.0.1:{port}", files.ca, plain=False)
-        home = furnish(self.place / "flower", connection)
+        home = write_home(self.place / "flower", connection)
         command = superlink("127.0.0.1", port, files, self.place / "superlink.db")
         link = self._start("superlink", command, home)
-        link.wait_until(lambda: answers(*connection), SECONDS)
+        link.wait_until(
+            lambda: answers(connection.address, connection.ca, connection.plain), SECONDS
+        )
         return connection, home
 
     def start_nodes(self, connection: Connection, home: Path, keys: dict[str, Path]) -> None:

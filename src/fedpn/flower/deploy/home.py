@@ -66,7 +66,7 @@ def _named(name: str, path: Path) -> Connection:
     return Connection(address, existing(Path(root)) if root else None, plain)
 
 
-def furnish(home: Path, connection: Connection) -> Path:
+def write_home(home: Path, connection: Connection) -> Path:
     """Writes a home for Flower's tools that knows this one SuperLink."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     link: dict[str, object] = {"address": connection.address}

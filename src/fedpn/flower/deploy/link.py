@@ -5,11 +5,11 @@ from pathlib import Path
 
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy import control
-from fedpn.flower.deploy.attend import Attendant
 from fedpn.flower.deploy.certs import EVERYWHERE, check_server
 from fedpn.flower.deploy.environment import environment
+from fedpn.flower.deploy.foreground import Foreground
 from fedpn.flower.deploy.health import answers, is_here, is_taken
-from fedpn.flower.deploy.home import Connection, furnish
+from fedpn.flower.deploy.home import Connection, write_home
 from fedpn.flower.deploy.processes import Child, Failure
 from fedpn.flower.deploy.programs import LinkFiles, superlink
 
@@ -33,18 +33,22 @@ def serve(host: str, port: int, files: LinkFiles | None, database: Path, say: Sa
         raise UserError(f"--database {database}: there is no directory {database.parent}")
     reached = f"{'127.0.0.1' if host in EVERYWHERE else host}:{port}"
     connection = Connection(reached, files and files.ca, plain=files is None)
-    home = furnish(database.with_suffix(".home"), connection)
+    home = write_home(database.with_suffix(".home"), connection)
     if not is_here(host):
         say(OPEN.format(address=f"{host}:{port}"))
-    with Attendant() as attendant, Child("SuperLink", command, environment(home)) as child:
-        attendant.show(child)
-        ready = lambda: attendant.asked or answers(*connection)  # noqa: E731
+    with Foreground() as foreground, Child("SuperLink", command, environment(home)) as child:
+        foreground.show(child)
+
+        def ready() -> bool:
+            there = answers(connection.address, connection.ca, connection.plain)
+            return foreground.asked or there
+
         child.wait_until(ready, SECONDS)
         for key in files.nodes if files else ():
-            if not attendant.asked and control.register(home, key):
+            if not foreground.asked and control.register(home, key):
                 say(f"{key.stem} may join")
-        if not attendant.asked:
+        if not foreground.asked:
             say(f"the SuperLink is ready at {reached}; Ctrl-C ends it")
-        attendant.stay(child)
-        if not attendant.asked:
+        foreground.stay(child)
+        if not foreground.asked:
             raise Failure(f"the SuperLink ended with status {child.process.returncode}")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedpn.core.errors import UserError
-from fedpn.flower.deploy.attend import Attendant
 from fedpn.flower.deploy.environment import environment
+from fedpn.flower.deploy.foreground import Foreground
 from fedpn.flower.deploy.health import NoAnswer, check, is_taken
 from fedpn.flower.deploy.home import Connection
 from fedpn.flower.deploy.processes import Child, Failure, free_port
@@ -37,18 +37,18 @@ def serve(
     port = port or free_port()
     facts = {**facts, "state-dir": str(state.resolve())}
     command = supernode(connection.address, connection.here, port, files, facts)
-    with _kept(state), Attendant() as attendant:
-        _wait_for(connection, attendant, say)
+    with _kept(state), Foreground() as foreground:
+        _wait_for(connection, foreground, say)
         until = time.monotonic() + patience
-        while not attendant.asked:
+        while not foreground.asked:
             began = time.monotonic()
             with Child("SuperNode", command, environment(state / "flower")) as child:
-                shown = attendant.show(child)
-                attendant.stay(child)
+                shown = foreground.show(child)
+                foreground.stay(child)
             shown.join(1.0)
-            if attendant.asked:
+            if foreground.asked:
                 return
-            words = "".join(attendant.words)
+            words = "".join(foreground.words)
             if SHUT not in words:
                 raise Failure(f"the SuperNode ended with status {child.process.returncode}")
             if time.monotonic() - began > patience:  # it was let in, and is shut out anew
@@ -62,21 +62,21 @@ def serve(
                 "the SuperLink does not let this node in: its key is not registered, or its last "
                 f"session is not over yet; trying again in {PAUSE:.0f} s"
             )
-            attendant.pause(PAUSE)
+            foreground.pause(PAUSE)
 
 
-def _wait_for(connection: Connection, attendant: Attendant, say: Say) -> None:
+def _wait_for(connection: Connection, foreground: Foreground, say: Say) -> None:
     """Waits until the SuperLink answers; one that is not to be trusted is a mistake at once."""
     told = False
-    while not attendant.asked:
+    while not foreground.asked:
         try:
-            check(*connection)
+            check(connection.address, connection.ca, connection.plain)
             return
         except NoAnswer as error:
             if not told:
                 say(f"{error}; waiting for it")
             told = True
-            attendant.pause(2.0)
+            foreground.pause(2.0)
 
 
 @contextmanager

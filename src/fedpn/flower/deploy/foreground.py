@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KEPT = 40  # lines, from which the reason of an end is told
 
 
-class Attendant:
+class Foreground:
     """Stays with programs until it is asked to end."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ ENGINE = "Flower"
 
 
 @dataclass(frozen=True)
-class Book:
+class Standing:
     """Where a run stands."""
 
     run: str  # under this name nodes keep what is theirs
@@ -25,7 +25,7 @@ class Book:
     names: list[str]  # of the nodes, by their numbers
 
 
-def open_book(out: Path) -> Book | None:
+def read_standing(out: Path) -> Standing | None:
     """Reads the last checkpoint that is whole, where there is one."""
     for name in (STATE, BEFORE):
         if not (out / name).exists():
@@ -39,7 +39,7 @@ def open_book(out: Path) -> Book | None:
         if about.get("engine") != ENGINE:
             raise UserError(f"--resume: {out} is a run of the simulator, not of Flower")
         ordered = {key: tensors[key] for key in json.loads(about["names"])}
-        return Book(
+        return Standing(
             about["run"],
             about["model"],
             unflatten(ordered, json.loads(about["roles"])),
