@@ -36,7 +36,10 @@ INSIDE = {
         analytic · fedavgm · fedbabu · fedbn · fedper · fedpn · fedprox · local · perfedavg · pfedme
         · scaffold · twin / base
     """,
-    "routing": "routers · rules / bayes · scores / opinion · outcomes · settings · thresholds",
+    "routing": """
+        rules / bayes · quantiles · routers / rule · scores /
+        opinion · outcomes · settings · thresholds
+    """,
     "nn": """
         blueprint / loss · task · two_headed / posterior / density · encoders /
         kernels · patches · resnet

@@ -1,6 +1,6 @@
-"""A router with fitted state and a phase of summable statistics, each in one small file.
+"""A router with fitted state, a phase of summable statistics and a rule, each in one small file.
 
-Both work in `fedpn run`, in `predict` from a bundle, and on Flower, without a line elsewhere.
+They work in `fedpn run`, in `predict` from a bundle, and on Flower, without a line elsewhere.
 """
 
 import json
@@ -19,6 +19,7 @@ from fedpn.runs.prepare import deal, prepare
 
 HERE = Path(__file__).parent / "extensions"
 ROUTER, PHASE = HERE / "nearest_router.py", HERE / "class_means.py"
+RULE = HERE / "margin_rule.py"
 SMALL = {
     "clients": 4,
     "rounds": 3,
@@ -27,7 +28,11 @@ SMALL = {
     "method.adapt_steps": 20,
     "method.adapt_epochs": 0,
 }
-OWN = {"routing.router": f"{ROUTER}:Nearest", "head.kind": f"{PHASE}:Means"}
+OWN = {
+    "routing.router": f"{ROUTER}:Nearest",
+    "routing.rule": "quantiles",
+    "head.kind": f"{PHASE}:Means",
+}
 CONFIG = resolve([nest(SMALL | OWN)])
 
 
@@ -40,6 +45,7 @@ def simulated(tmp_path_factory):
 def test_the_files_are_short():
     assert len(ROUTER.read_text().splitlines()) <= 40
     assert len(PHASE.read_text().splitlines()) <= 30
+    assert len(RULE.read_text().splitlines()) <= 40
 
 
 def test_the_global_model_answers_by_the_means_of_all_rows(simulated):
@@ -102,3 +108,17 @@ def test_flower_comes_to_the_same(simulated, tmp_path):
     here = fedpn.load(tmp_path / "node1")(dataset.x[:50])
     there = fedpn.load(out, 1)(dataset.x[:50])
     assert [a.guess for a in here] == [a.guess for a in there]
+
+
+def test_a_rule_of_ones_own(tmp_path):
+    config = resolve([nest(SMALL | {"routing.rule": f"{RULE}:Surer"})])
+    metrics = pipeline.run(config, tmp_path / "run")
+    assert metrics["headline"] == "surer"
+    assert {"switch", "bayes", "surer"} <= metrics["accuracy"].keys()
+    dataset, federation = deal(config)
+    rows = federation.ind(1)
+    answers = fedpn.load(tmp_path / "run", 1)(dataset.x[rows])
+    assert "entropy" in answers[0].reason
+    right = np.array([a.guess for a in answers]) == np.array(dataset.classes)[dataset.y[rows]]
+    told = metrics["per_client"][1]["accuracy"]["surer"]["ind"]
+    assert right.mean() == pytest.approx(told, abs=0.02)

@@ -14,7 +14,7 @@ from fedpn.federated.personal import Adapt, Calibrate, FitRouter, views_of
 from fedpn.federated.site import Site
 from fedpn.reporting.plots import INK
 from fedpn.routing.opinion import join
-from fedpn.routing.rules import Quantiles, from_state
+from fedpn.routing.rules import from_state
 from fedpn.routing.scores import SCORES
 from fedpn.runs.config import Config, resolve
 from fedpn.runs.phases import phases_of, router_of
@@ -97,7 +97,7 @@ def clients(config: Config, place: Path, listener: Listener) -> Result:
         member = simulator.members[client]
         views = views_of(Site(client, setup, observe=observe), router, member, rows)
         held.append(noisy.hold(views.local, rows))
-        rule = from_state(Quantiles.kind, member["rule"])
+        rule = from_state("quantiles", member["rule"])
         sent.append(rule.decide(views).delegated)
     dark = torch.cat([torch.from_numpy(h.noisy) for h in held])
     delegated = torch.cat(sent).double()

@@ -15,8 +15,8 @@ from fedpn.federated.listener import Listener
 from fedpn.federated.observer import Embedder, Observer, view
 from fedpn.federated.site import Setup
 from fedpn.routing.opinion import Opinion
+from fedpn.routing.quantiles import Quantiles
 from fedpn.routing.routers import Router
-from fedpn.routing.rules import Quantiles
 from fedpn.runs.config import Config, resolve
 from fedpn.runs.phases import router_of
 from fedpn.runs.pipeline import stored

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fedpn.core import metrics, seeds
 from fedpn.routing.opinion import Opinion, join
-from fedpn.routing.rules import Decision, Quantiles, Views
+from fedpn.routing.quantiles import Quantiles
+from fedpn.routing.rule import Decision, Views
 from fedpn_paper.figure import Result
 from fedpn_paper.opened import Opened
 from fedpn_paper.scenes import limits

@@ -698,7 +698,7 @@ def test_a_program_ends_with_whoever_started_it(tmp_path):
 
 def test_what_runs_for_weeks_is_small():
     code = (
-        "import sys\nfrom fedpn.flower import link, node\nfrom fedpn.cli.main import main\n"
+        "import sys\nfrom fedpn.flower.deploy import link, node\nfrom fedpn.cli.main import main\n"
         "print([m for m in ('torch', 'numpy', 'flwr', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

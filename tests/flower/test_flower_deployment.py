@@ -121,7 +121,7 @@ def test_a_real_deployment(tmp_path, interruptible):
     # Each client by itself, as on a node: stacked ones round otherwise, and here thirty steps make
     # 1e-3 of that.
     simulated = tmp_path / "simulated"
-    simulate(resolve([SETTINGS, {"train": {"cohort": 1}}]), simulated)
+    simulate(resolve([SETTINGS, {"engine": {"cohort": 1}}]), simulated)
     check_the_shared_model(tmp_path / "run", simulated)
     check_the_decisions(tmp_path, simulated)
 

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedpn.routing.bayes import believe, learn_priors, learn_share
+from fedpn.routing.bayes import Bayes, believe, learn_priors, learn_share
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome
-from fedpn.routing.rules import Bayes, Quantiles, Scores, Views, calibrate, from_state, to_state
+from fedpn.routing.quantiles import Quantiles
+from fedpn.routing.rule import Lesson, Scores, Views
+from fedpn.routing.rules import from_state, to_state
 from fedpn.routing.settings import RoutingSettings
 
 
@@ -17,14 +19,23 @@ def opinion(probs):
     return Opinion(probs, spread, spread, probs.log(), probs)
 
 
-PRIORS = learn_priors(torch.tensor([0, 0, 0, 1]), 4)
+OWN, FOREIGN = learn_priors(torch.tensor([3, 1, 0, 0]))
 
 
 def test_priors_are_the_clients_frequencies_and_the_others():
-    assert PRIORS["own"].tolist() == [0.75, 0.25, 0, 0]
-    assert PRIORS["foreign"].tolist() == [0, 0, 0.5, 0.5]
-    whole = learn_priors(torch.tensor([0, 1, 1]), 2)
-    assert whole["foreign"].tolist() == [0.5, 0.5]  # nothing is foreign: anything may come
+    assert OWN.tolist() == [0.75, 0.25, 0, 0]
+    assert FOREIGN.tolist() == [0, 0, 0.5, 0.5]
+
+
+def test_where_nothing_is_foreign_all_is_own():
+    """A client with rows of every class answers by its frequencies, and delegates nothing."""
+    rule = Bayes(*learn_priors(torch.tensor([3, 1])), 0.0, 9.0, 9.0)
+    probs = opinion([[0.5, 0.5], [0.1, 0.9]])
+    decision = rule.decide(Views(probs, probs, torch.zeros(2)))
+    assert decision.outcome.tolist() == [0, 0]
+    expected = torch.tensor([[0.75, 0.25], [0.25, 0.75]])
+    torch.testing.assert_close(decision.probs, expected)
+    assert rule.learn_share(Views(probs, probs, torch.zeros(2))) > 0.7
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -33,11 +44,11 @@ def test_agrees_with_the_joint_table(share):
     rng = np.random.default_rng(0)
     likelihood = rng.dirichlet(np.ones(4), 50)
     shared = opinion(likelihood.tolist())
-    belief = believe(shared, shared, PRIORS, 0.0)
-    prior = share * PRIORS["own"].numpy() + (1 - share) * PRIORS["foreign"].numpy()
+    belief = believe(Views(shared, shared, torch.zeros(50)), OWN, FOREIGN, 0.0)
+    prior = share * OWN.numpy() + (1 - share) * FOREIGN.numpy()
     joint = likelihood * prior
     np.testing.assert_allclose(belief.probs(share), joint / joint.sum(1, keepdims=True))
-    own = (likelihood * share * PRIORS["own"].numpy()).sum(1) / joint.sum(1)
+    own = (likelihood * share * OWN.numpy()).sum(1) / joint.sum(1)
     np.testing.assert_allclose(belief.own_chance(share), own)
 
 
@@ -55,7 +66,7 @@ def test_without_inputs_the_share_is_even():
 
 
 def views(local, shared, share=0.5):
-    return Views(opinion(local), opinion(shared), torch.zeros(len(local)), PRIORS, share)
+    return Views(opinion(local), opinion(shared), torch.zeros(len(local)), share)
 
 
 SETTINGS = RoutingSettings(abstain=0.5)
@@ -65,12 +76,14 @@ def test_the_clients_model_has_a_say_only_where_it_is_better():
     labels = torch.tensor([0, 0, 1, 1])
     sure = [[0.98, 0.02, 0, 0], [0.98, 0.02, 0, 0], [0.02, 0.98, 0, 0], [0.02, 0.98, 0, 0]]
     vague = [[0.4, 0.3, 0.2, 0.1]] * 2 + [[0.3, 0.4, 0.2, 0.1]] * 2
-    assert calibrate(views(sure, vague), labels, SETTINGS, "bayes").weight == 1.0
-    assert calibrate(views(vague, sure), labels, SETTINGS, "bayes").weight == 0.0
+    counts = torch.tensor([3, 1, 0, 0])
+    better, worse = (views(sure, vague), views(vague, sure))
+    assert Bayes.calibrate(Lesson(better, labels, counts), SETTINGS).weight == 1.0
+    assert Bayes.calibrate(Lesson(worse, labels, counts), SETTINGS).weight == 0.0
 
 
 def test_outcomes_follow_from_the_chance_of_being_own():
-    rule = Bayes(weight=0.0, own_doubt=0.3, foreign_doubt=0.3)
+    rule = Bayes(OWN, FOREIGN, weight=0.0, own_doubt=0.3, foreign_doubt=0.3)
     shared = [
         [0.97, 0.01, 0.01, 0.01],  # own, clear
         [0.30, 0.68, 0.01, 0.01],  # own, not clear
@@ -94,11 +107,14 @@ def test_outcomes_follow_from_the_chance_of_being_own():
 
 
 def test_a_rule_survives_its_file():
-    rule = Bayes(0.25, 0.1, 0.2)
-    assert from_state("bayes", to_state(rule)) == rule
+    rule = Bayes(OWN, FOREIGN, 0.25, 0.1, 0.2)
+    again = from_state("bayes", to_state({"bayes": rule}))
+    assert (again.weight, again.own_doubt, again.foreign_doubt) == (0.25, 0.1, 0.2)
+    assert torch.equal(again.own, OWN)
+    assert torch.equal(again.foreign, FOREIGN)
 
 
-@pytest.mark.parametrize("rule", [Quantiles(1.0, 1.0, 1.0), Bayes(0.5, 1.0, 1.0)])
+@pytest.mark.parametrize("rule", [Quantiles(1.0, 1.0, 1.0), Bayes(OWN, FOREIGN, 0.5, 1.0, 1.0)])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_where_numbers_are_not_finite_nobody_answers(rule, value):
     good = [[0.7, 0.1, 0.1, 0.1]] * 3

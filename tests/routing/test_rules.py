@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from fedpn.core.errors import UserError
-from fedpn.core.settings import build
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import OUTCOMES, Outcome, Source, answered
-from fedpn.routing.rules import RULES, Quantiles, Scores, Views, calibrate, from_state, to_state
+from fedpn.routing.quantiles import Quantiles
+from fedpn.routing.rule import Lesson, Scores, Views
+from fedpn.routing.rules import RULES, find_rule, from_state, to_state
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.thresholds import rows_needed, threshold
 
@@ -101,32 +102,34 @@ def test_each_threshold_is_by_its_own_model():
         return opinion(torch.zeros(19, 2), aleatoric, total)
 
     seen = Views(of(100), of(1000), score=torch.arange(19).double())
-    found = calibrate(seen, torch.zeros(19), RoutingSettings(outliers=0.1, abstain=0.05))
+    lesson = Lesson(seen, torch.zeros(19), torch.ones(2))
+    found = Quantiles.calibrate(lesson, RoutingSettings(outliers=0.1, abstain=0.05))
     assert found == Quantiles(epistemic=17, aleatoric=118, total=1118)
 
 
 def test_the_labels_of_calibration_rows_do_not_matter_to_quantiles():
     one = views()
     settings = RoutingSettings(outliers=0.5, abstain=0.5)
-    first, second = (calibrate(one, torch.full((5,), k), settings) for k in (0, 1))
+    lessons = (Lesson(one, torch.full((5,), k), torch.ones(2)) for k in (0, 1))
+    first, second = (Quantiles.calibrate(lesson, settings) for lesson in lessons)
     assert first == second
 
 
 def test_a_rule_is_kept_to_the_last_bit():
     exact = Quantiles(epistemic=0.1 + 0.2, aleatoric=1e-300, total=-np.pi)
-    assert from_state(exact.kind, to_state(exact)) == exact
-    assert RULES[exact.kind] is Quantiles
+    assert from_state("quantiles", to_state({"quantiles": exact})) == exact
+    assert RULES["quantiles"] is Quantiles
 
 
 def test_a_rule_that_cannot_be_read_is_refused_in_words():
-    state = to_state(LIMITS)
-    with pytest.raises(UserError, match="'oracle', which this fedpn does not know"):
+    state = to_state({"quantiles": LIMITS})
+    with pytest.raises(UserError, match="'oracle'; choose one of bayes, quantiles"):
         from_state("oracle", state)
     with pytest.raises(UserError, match="cannot be read"):
-        from_state("quantiles", {"epistemic": state["epistemic"]})
+        from_state("quantiles", {"quantiles/epistemic": state["quantiles/epistemic"]})
     with pytest.raises(UserError, match="cannot be read"):
-        from_state("quantiles", state | {"total": torch.zeros(2)})
-    with pytest.raises(UserError, match="no number"):
-        from_state("quantiles", state | {"total": torch.tensor(torch.nan)})
+        from_state("quantiles", state | {"quantiles/total": torch.zeros(2)})
+    with pytest.raises(UserError, match="a number that is none"):
+        from_state("quantiles", state | {"quantiles/total": torch.tensor(torch.nan)})
     with pytest.raises(UserError, match="did you mean 'quantiles'"):
-        calibrate(views(), torch.zeros(5), build(RoutingSettings, {"rule": "quantile"}, ""))
+        find_rule("quantile")

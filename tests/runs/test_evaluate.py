@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedpn.routing.rules import Decision, Quantiles
+from fedpn.routing.quantiles import Quantiles
+from fedpn.routing.rule import Decision
 from fedpn.runs.evaluate import Answer, View, bring_together, client_metrics
 
 # Four rows of two classes: two of the client's own, two foreign. Outcomes: the client answers,

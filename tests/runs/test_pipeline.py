@@ -28,7 +28,8 @@ from fedpn.federated.conductor import conduct
 from fedpn.federated.listener import Listener
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.federated.personal import Adapt
-from fedpn.routing.rules import Views, calibrate
+from fedpn.routing.quantiles import Quantiles
+from fedpn.routing.rule import Lesson, Views
 from fedpn.routing.scores import SCORES
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
@@ -396,7 +397,8 @@ def test_thresholds_are_those_of_the_calibration_rows(quick_run):
         def again(rows, bundle=bundle):
             local, shared = observe.local(bundle.own, rows), observe.shared(rows)
             views = Views(local, shared, SCORES["log_density"](local))
-            return asdict(calibrate(views, setup.labels(rows), bundle.about.routing))
+            lesson = Lesson(views, setup.labels(rows), torch.ones(10))
+            return asdict(Quantiles.calibrate(lesson, bundle.about.routing))
 
         kept = asdict(bundle.rule)
         assert again(setup.federation.calibration[client]) == pytest.approx(kept, rel=1e-6)

@@ -17,7 +17,10 @@ STAGES = {
     "federate": "federated rounds",
     "personalise": "personal stage",
     "route": "routers",
-    "calibrate": "thresholds",
+    "calibrate": "rules",
+    "survey": "survey",
+    "gram": "sums of features",
+    "choose": "ridge and temperature",
     "evaluate": "evaluation",
     "report": "report",
 }

@@ -17,9 +17,9 @@ from fedpn.data.batches import draw, stack_plans, steps_of
 from fedpn.data.dataset import Array
 from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
 from fedpn.federated.site import Site
-from fedpn.routing.bayes import learn_priors
 from fedpn.routing.routers import Router
-from fedpn.routing.rules import Bayes, Views, calibrate, to_state
+from fedpn.routing.rule import Lesson, Views
+from fedpn.routing.rules import find_rule, to_state
 from fedpn.routing.settings import RoutingSettings
 
 
@@ -136,46 +136,28 @@ class FitRouter(Phase):
 
 @dataclass(frozen=True)
 class Calibrate(Phase):
-    """Takes each client's rule from its calibration rows, into the slot `rule`."""
+    """Learns each client's rules from its calibration rows, into the slot `rule`."""
 
-    router: Router
+    router: Router | None
+    rules: tuple[str, ...]  # their kinds
     settings: RoutingSettings
 
     name: ClassVar[str] = "calibrate"
     sums: ClassVar[bool] = False
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        rows = site.calibration
-        views = views_of(site, self.router, memory, rows)
+        setup, rows = site.setup, site.calibration
+        labels = setup.labels(site.train).cpu()
+        lesson = Lesson(
+            views_of(site, self.router, memory, rows),
+            setup.labels(rows).cpu(),
+            torch.bincount(labels, minlength=setup.blueprint.classes),
+        )
         try:
-            rule = calibrate(views, site.setup.labels(rows).cpu(), self.settings)
+            rules = {kind: find_rule(kind).calibrate(lesson, self.settings) for kind in self.rules}
         except UserError as error:
             raise UserError(f"client {site.name} has {error}") from None
-        return Reply(memory | {"rule": to_state(rule)})
-
-
-@dataclass(frozen=True)
-class Believe(Phase):
-    """Learns each client's prior from its training labels, and its Bayes' rule from held-out rows.
-
-    They go into the slots `priors` and `bayes`.
-    """
-
-    settings: RoutingSettings
-
-    name: ClassVar[str] = "believe"
-    sums: ClassVar[bool] = False
-
-    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        labels = site.setup.labels(site.train).cpu()
-        memory = memory | {"priors": learn_priors(labels, site.setup.blueprint.classes)}
-        views = views_of(site, None, memory, site.calibration)
-        held_out = site.setup.labels(site.calibration).cpu()
-        try:
-            rule = calibrate(views, held_out, self.settings, Bayes.kind)
-        except UserError as error:
-            raise UserError(f"client {site.name} has {error}") from None
-        return Reply(memory | {"bayes": to_state(rule)})
+        return Reply(memory | {"rule": to_state(rules)})
 
 
 def views_of(site: Site, router: Router | None, memory: Slots, rows: Array) -> Views:
@@ -184,4 +166,4 @@ def views_of(site: Site, router: Router | None, memory: Slots, rows: Array) -> V
     score = local.total
     if router is not None:
         score = router.score(local, shared, memory.get("router", {}))
-    return Views(local, shared, score, memory.get("priors", {}))
+    return Views(local, shared, score)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from fedpn.core import store
+from fedpn.core.errors import UserError
 from fedpn.core.summary import SETS
 from fedpn.data.dataset import Array
 from fedpn.reporting.values import Value, read_json, read_json_lines, read_toml
 from fedpn.routing.outcomes import OUTCOMES, Outcome
+from fedpn.serving.bundle import FORMAT
 
 # Accuracy by way of answering (local, global, switch, …) and set of rows; None where unknown.
 Accuracy = dict[str, dict[str, float | None]]
@@ -25,6 +27,9 @@ MEASURES = {
     "ece": ("calibration", "ece"),
     "nll": ("calibration", "nll"),
     "brier": ("calibration", "brier"),
+    "own_stream": ("streams", "own", "accuracy"),
+    "foreign_stream": ("streams", "foreign", "accuracy"),
+    "mixed_stream": ("streams", "mixed", "accuracy"),
 }
 
 
@@ -177,6 +182,11 @@ def _client(tree: Value, origin: Origin) -> ClientMetrics:
 def read_origin(run: Path) -> Origin:
     """What the run's bundle says of its models."""
     tree = read_json(run / "bundle.json")
+    if tree["format"].value != FORMAT:
+        raise UserError(
+            f"{run} is of format {tree['format'].value}, and this fedpn reads format {FORMAT}: "
+            "report it with the version that wrote it, or run it again"
+        )
     made = tree["provenance"]
     return Origin(
         classes=tree["classes"].texts(),

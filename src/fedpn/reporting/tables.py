@@ -50,6 +50,8 @@ def measures(runs: Sequence[Metrics]) -> dict[str, str]:
         "gap to the oracle closed": number(mean["gap_closed"], 2),
         **delegated,
         "answered": share(mean["coverage"]),
+        "Bayes' rule, share learned: own inputs only": share(mean["own_stream"]),
+        "Bayes' rule, share learned: foreign inputs only": share(mean["foreign_stream"]),
         "area under risk–coverage": number(mean["aurc"]),
         "ECE": number(mean["ece"]),
         "NLL": number(mean["nll"]),

@@ -11,17 +11,21 @@ share ρ of own inputs,
 for two shares), with one pseudo-count on each side.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from fedpn.core.trees import Params
-from fedpn.routing.opinion import Opinion
+from fedpn.routing.outcomes import Outcome
+from fedpn.routing.rule import EVEN, UNSOUND, Decision, Lesson, Rule, Scores, Views, refuse_unsound
+from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.thresholds import compare, threshold
 
-EVEN = 0.5  # the share of own inputs, before any is seen
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a client's own model beside the federation's
 STEPS = 60  # of EM: far beyond what it needs
 TINY = 1e-30
+SURE = 100.0  # log odds
 
 
 class Belief(NamedTuple):
@@ -42,24 +46,26 @@ class Belief(NamedTuple):
         return mine * self.own + (1 - mine) * self.foreign
 
 
-def learn_priors(labels: Tensor, classes: int) -> Params:
-    """π_own by the client's training labels; π_foreign even over the others, or over all."""
-    counts = torch.bincount(labels, minlength=classes).double()
+def learn_priors(counts: Tensor) -> tuple[Tensor, Tensor]:  # [K] -> [K], [K]
+    """π_own by the client's training rows of each class; π_foreign even over those it has not."""
+    counts = counts.double()
     absent = (counts == 0).double()
-    others = absent if absent.any() else torch.ones_like(absent)
-    return {"own": counts / counts.sum(), "foreign": others / others.sum()}
+    return counts / counts.sum(), absent / absent.sum().clamp(min=1)
 
 
-def believe(shared: Opinion, local: Opinion, priors: Params, weight: float) -> Belief:
-    """Both sides of an input; `weight` is the client's own model's say in p(y | x, own)."""
-    log_g = shared.probs.double().clamp(min=TINY).log()
-    mine, theirs = (log_g + priors[side].clamp(min=0).log() for side in ("own", "foreign"))
-    odds = torch.logsumexp(mine, -1) - torch.logsumexp(theirs, -1)
-    own = mine.log_softmax(-1)
+def believe(views: Views, own: Tensor, foreign: Tensor, weight: float) -> Belief:
+    """Both sides of each input; `weight` is the client's own model's say in p(y | x, own)."""
+    log_g = views.shared.probs.double().clamp(min=TINY).log()
+    mine = log_g + own.log()
+    log_own = mine.log_softmax(-1)
     if weight:
-        log_local = local.probs.double().clamp(min=TINY).log()
-        own = ((1 - weight) * own.clamp(min=-1e3) + weight * log_local).log_softmax(-1)
-    return Belief(odds, own.exp(), theirs.softmax(-1))
+        log_local = views.local.probs.double().clamp(min=TINY).log()
+        log_own = ((1 - weight) * log_own.clamp(min=-1e3) + weight * log_local).log_softmax(-1)
+    if not foreign.any():  # the client has every class: what comes may all be its own
+        return Belief(torch.full_like(log_g[:, 0], SURE), log_own.exp(), log_own.exp())
+    theirs = log_g + foreign.log()
+    odds = torch.logsumexp(mine, -1) - torch.logsumexp(theirs, -1)
+    return Belief(odds, log_own.exp(), theirs.softmax(-1))
 
 
 def learn_share(odds: Tensor, pseudo: float = 1.0) -> float:
@@ -79,3 +85,85 @@ def learn_share(odds: Tensor, pseudo: float = 1.0) -> float:
 def entropy(probs: Tensor) -> Tensor:  # [B, K] -> [B]
     """Of a distribution that may have zeros."""
     return -(probs * probs.clamp(min=TINY).log()).sum(-1)
+
+
+@dataclass(frozen=True)
+class Bayes(Rule):
+    """Bayes' rule with the client's prior (`routing.bayes`), and when nobody answers.
+
+    The client's own model has a say only as far as that helps on calibration rows.
+    """
+
+    own: Tensor  # [K], π_own
+    foreign: Tensor  # [K], π_foreign; 0 where the client has rows of every class
+    weight: float  # of the client's own model, among its own inputs
+    own_doubt: float  # above which an own input's answer is too uncertain
+    foreign_doubt: float  # above which a foreign input's is
+
+    row: ClassVar[str] = "bayes"
+    needs_router: ClassVar[bool] = False
+
+    @classmethod
+    def calibrate(cls, lesson: Lesson, settings: RoutingSettings) -> Self:
+        views, labels = lesson.views, lesson.labels
+        own, foreign = learn_priors(lesson.counts)
+        tries = [cls(own, foreign, weight, 0.0, 0.0) for weight in WEIGHTS]
+        best = min(tries, key=lambda rule: (rule._own_loss(views, labels), rule.weight))
+        certain = best.believe(views).probs(EVEN)
+        return replace(
+            best,
+            own_doubt=threshold(entropy(certain), settings.abstain),
+            foreign_doubt=threshold(views.shared.total.double(), settings.abstain),
+        )
+
+    def _own_loss(self, views: Views, labels: Tensor) -> float:
+        """How unlikely calibration rows are, taken for own."""
+        own = self.believe(views).own
+        return float(-own.gather(1, labels[:, None]).clamp(min=1e-12).log().mean())
+
+    def believe(self, views: Views) -> Belief:
+        """Both sides of each input."""
+        return believe(views, self.own, self.foreign, self.weight)
+
+    def learn_share(self, views: Views) -> float:
+        return learn_share(self.believe(views).odds)
+
+    def decide(self, views: Views) -> Decision:
+        """Decides row by row."""
+        belief = self.believe(views)
+        mine = belief.own_chance(views.share)
+        probs = belief.probs(views.share)
+        doubt, foreign = entropy(probs), mine < 0.5
+        limit = torch.where(foreign, self.foreign_doubt, self.own_doubt)
+        return refuse_unsound(
+            Decision(
+                probs=probs.float(),
+                label=probs.argmax(-1),
+                outcome=2 * foreign.long() + (doubt > limit).long(),
+                epistemic=1 - mine,
+                aleatoric=entropy(belief.own),
+                total=doubt,
+            )
+        )
+
+    def reason(self, outcome: Outcome, scores: Scores) -> str:
+        """Tells in words why.
+
+        >>> even = torch.full((2,), 0.5)
+        >>> Bayes(even, even, 0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, Scores(0.04, 0.1, 0.2))
+        '96 % own: of the kinds that this client has, and clear (0.2 ≤ 0.5)'
+        """
+        mine, known = (
+            f"{100 * (1 - scores.epistemic):.0f} % own",
+            "of the kinds that this client has",
+        )
+        ours, theirs = (
+            compare(scores.total, limit) for limit in (self.own_doubt, self.foreign_doubt)
+        )
+        return {
+            Outcome.LOCAL_CONFIDENT: f"{mine}: {known}, and clear ({ours})",
+            Outcome.LOCAL_AMBIGUOUS: f"{mine}: {known}, but ambiguous ({ours})",
+            Outcome.LOCAL_OOD: f"{mine}: of kinds that others have, who can tell ({theirs})",
+            Outcome.GLOBAL_UNCERTAIN: f"{mine}: of kinds that others have, who doubt ({theirs})",
+            Outcome.STRANGER: UNSOUND,
+        }[outcome]

@@ -17,9 +17,9 @@ class RoutingSettings:
         "gaussian, foreign, …, or file.py:Class of your own",
     ] = "auto"
     rule: Annotated[
-        Literal["auto", "quantiles", "bayes"],
-        "whose answers count: the paper's switch (quantiles), or Bayes' rule; auto: Bayes' rule "
-        "where the head is in closed form",
+        str,
+        "whose answers count: the paper's switch (quantiles), Bayes' rule (bayes), or "
+        "file.py:Class of your own; auto: bayes where the head is in closed form",
     ] = "auto"
     outliers: Annotated[SomeShare, "the share of rows like its own that a client delegates"] = 0.1
     abstain: Annotated[SomeShare, "the share of those that nobody answers"] = 0.05

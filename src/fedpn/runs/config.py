@@ -18,6 +18,7 @@ from fedpn.federated.settings import EngineSettings, FaultSettings, HeadSettings
 from fedpn.nn.density import DENSITIES
 from fedpn.nn.encoders import ENCODERS
 from fedpn.routing.routers import ROUTERS, needs_posterior
+from fedpn.routing.rules import find_rule
 from fedpn.routing.settings import RoutingSettings
 
 # Settings of older versions, and where they went.
@@ -99,7 +100,7 @@ class Config:
         return "log_density" if self.method.network == "posterior" else ""
 
     @property
-    def rule(self) -> Literal["", "quantiles", "bayes"]:
+    def rule(self) -> str:
         """The rule by which answers are given; "" where a single model always answers."""
         if self.routing.rule != "auto":
             return self.routing.rule
@@ -110,7 +111,7 @@ class Config:
     @property
     def headline(self) -> str:
         """Whose figures stand for the run."""
-        return {"quantiles": "switch", "bayes": "bayes"}.get(self.rule, self.method.headline)
+        return find_rule(self.rule).row if self.rule else self.method.headline
 
 
 def resolve(layers: Iterable[Tree]) -> Config:
@@ -191,10 +192,10 @@ def check(config: Config) -> Config:
             f"routing.router={config.router} is of posterior networks, and {config.algorithm} "
             "trains another; use msp, energy, softmax_entropy, gaussian or foreign"
         )
-    if config.rule == "quantiles" and not config.router:
+    if config.rule and find_rule(config.rule).needs_router and not config.router:
         raise UserError(
-            f"routing.rule=quantiles needs a score to delegate by, and {config.algorithm} has none "
-            "of its own; name one with routing.router (--router), such as gaussian"
+            f"routing.rule={config.rule} needs a score to delegate by, and {config.algorithm} has "
+            "none of its own; name one with routing.router (--router), such as gaussian"
         )
     if not config.train.steps and not config.train.epochs:
         raise UserError("train.steps and train.epochs are both 0; a round needs some local work")

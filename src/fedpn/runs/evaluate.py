@@ -1,6 +1,6 @@
 """Models and test rows -> figures: the last phase, which each client plays for itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,11 +15,12 @@ from fedpn.data.federation import Federation
 from fedpn.federated.personal import views_of
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
-from fedpn.routing.bayes import believe, entropy, learn_share
+from fedpn.routing.bayes import Bayes, entropy
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import OUTCOMES
 from fedpn.routing.routers import Router
-from fedpn.routing.rules import Bayes, Decision, Rule, Views, from_state
+from fedpn.routing.rule import Decision, Rule, Views
+from fedpn.routing.rules import from_state, kinds_of
 
 Tree = dict[str, Any]
 
@@ -83,15 +84,16 @@ class Judge(Phase):
                 answers["global"] = Answer(shared.probs, shared.total)
             return View(rows, labels, sets, answers)
         views = views_of(site, self.router, memory, rows)
+        rules = {kind: from_state(kind, memory["rule"]) for kind in kinds_of(memory["rule"])}
+        bayes = rules["bayes"]
+        assert isinstance(bayes, Bayes)
         if not memory["own"]:  # the client's model is the federation's, under the client's prior
-            views = views._replace(local=under_own_prior(views))
-        rules = {"bayes": from_state("bayes", memory["bayes"])}
-        if self.router is not None:
-            rules = {"quantiles": from_state("quantiles", memory["rule"])} | rules
+            views = views._replace(local=under_own_prior(views, bayes))
         decisions = {kind: rule.decide(views) for kind, rule in rules.items()}
-        answers = switched_answers(views, decisions, sets["ind"])
+        by_rule = {rules[kind].row: Answer(d.probs, d.total) for kind, d in decisions.items()}
+        answers = answers_of(views, by_rule, sets["ind"])
         decision = decisions[self.rule]
-        found = streams(views, rules["bayes"], labels, sets)
+        found = streams(views, bayes, labels, sets)
         return View(
             rows, labels, sets, answers, decision.epistemic, decision, rules[self.rule], found
         )
@@ -109,9 +111,9 @@ def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str,
     }
 
 
-def under_own_prior(views: Views) -> Opinion:
+def under_own_prior(views: Views, bayes: Bayes) -> Opinion:
     """The global model's opinion under the client's prior."""
-    own = believe(views.shared, views.local, views.priors, 0.0).own
+    own = replace(bayes, weight=0.0).believe(views).own
     doubt = entropy(own)
     return views.shared._replace(probs=own.float(), aleatoric=doubt, total=doubt)
 
@@ -119,26 +121,22 @@ def under_own_prior(views: Views) -> Opinion:
 STREAMS = {"own": "ind", "foreign": "ood", "mixed": "mix"}
 
 
-def streams(views: Views, rule: Rule, labels: Tensor, sets: dict[str, Tensor]) -> Tree:
+def streams(views: Views, bayes: Bayes, labels: Tensor, sets: dict[str, Tensor]) -> Tree:
     """Bayes' rule on own, foreign and mixed inputs, whose share it learns without labels."""
     found: Tree = {}
-    assert isinstance(rule, Bayes)
     for name, kind in STREAMS.items():
         place = sets[kind]
         found[name] = {"accuracy": None, "own_share": None}
         if len(place):
-            shared, local = views.shared.take(place), views.local.take(place)
-            belief = believe(shared, local, views.priors, rule.weight)
-            share = learn_share(belief.odds)
-            guess = belief.probs(share).argmax(-1)
+            some = Views(views.local.take(place), views.shared.take(place), views.score[place])
+            share = bayes.learn_share(some)
+            guess = bayes.believe(some).probs(share).argmax(-1)
             right = metrics.accuracy(guess, labels[place])
             found[name] = {"accuracy": right, "own_share": share}
     return found
 
 
-def switched_answers(
-    views: Views, decisions: dict[str, Decision], known: Tensor
-) -> dict[str, Answer]:
+def answers_of(views: Views, by_rule: dict[str, Answer], known: Tensor) -> dict[str, Answer]:
     """All ways of answering side by side; the oracle knows which rows the client knows."""
     own, shared = views.local, views.shared
     is_known = torch.zeros(len(own.probs), dtype=torch.bool)
@@ -147,8 +145,6 @@ def switched_answers(
         torch.where(is_known[:, None], own.probs, shared.probs),
         torch.where(is_known, own.total, shared.total),
     )
-    names = {"quantiles": "switch", "bayes": "bayes"}
-    by_rule = {names[kind]: Answer(d.probs, d.total) for kind, d in decisions.items()}
     return {"local": _answer(own), "global": _answer(shared)} | by_rule | {"oracle": oracle}
 
 

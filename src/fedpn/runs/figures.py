@@ -9,7 +9,8 @@ from torch import Tensor
 from fedpn.core import metrics, seeds
 from fedpn.data.federation import Federation
 from fedpn.routing.outcomes import OUTCOMES, Outcome
-from fedpn.routing.rules import Quantiles, Rule, Scores
+from fedpn.routing.quantiles import Quantiles
+from fedpn.routing.rule import Rule, Scores
 from fedpn.runs.evaluate import Answer, View
 
 BINS = 48

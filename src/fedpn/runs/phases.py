@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from fedpn.federated.conductor import check_rule
 from fedpn.federated.heads import make_head
-from fedpn.federated.personal import Adapt, Believe, Calibrate, FitRouter
+from fedpn.federated.personal import Adapt, Calibrate, FitRouter
 from fedpn.federated.phase import Phase
 from fedpn.federated.training import Train
 from fedpn.routing.routers import Router, make_router
+from fedpn.routing.rules import RULES
 from fedpn.runs.config import Config
 from fedpn.runs.evaluate import Judge
 
@@ -23,12 +24,18 @@ def phases_of(config: Config) -> list[Phase]:
         phases += head.phases()
     phases.append(Adapt(config.method, config.train.batch, config.seed))
     if router is not None:
-        phases += [FitRouter(router), Calibrate(router, config.routing)]
+        phases.append(FitRouter(router))
     if config.rule:
-        phases.append(Believe(config.routing))
+        phases.append(Calibrate(router, rules_of(config), config.routing))
     phases.append(Judge(router, config.rule))
     check_rule(phases, config.aggregation)
     return phases
+
+
+def rules_of(config: Config) -> tuple[str, ...]:
+    """The rules whose answers are compared: the one that counts, and those of the table."""
+    kinds = [k for k, rule in RULES.items() if config.router or not rule.needs_router]
+    return tuple(dict.fromkeys([*kinds, config.rule]))
 
 
 def router_of(config: Config) -> Router | None:

@@ -18,7 +18,8 @@ from fedpn.core.settings import build
 from fedpn.core.trees import Params, Slots
 from fedpn.federated.settings import HeadSettings
 from fedpn.nn.blueprint import Blueprint
-from fedpn.routing.rules import Rule, from_state
+from fedpn.routing.rule import Rule
+from fedpn.routing.rules import from_state
 from fedpn.routing.settings import RoutingSettings
 
 FORMAT = 2
@@ -26,8 +27,6 @@ SLOTS = {
     "own": "clients.safetensors",
     "router": "routers.safetensors",
     "rule": "rules.safetensors",
-    "priors": "priors.safetensors",
-    "bayes": "bayes.safetensors",
 }
 SHARED, HEAD = "shared.safetensors", "head.safetensors"
 FILES = ["bundle.json", SHARED, HEAD, *SLOTS.values()]
@@ -56,7 +55,6 @@ class Bundle:
     head: Params  # the state of a head in closed form, where there is one
     own: Params
     router: Params
-    priors: Params
     rule: Rule | None
 
     @property
@@ -169,13 +167,8 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
         store.read_tensors(path / HEAD)[0],
         slots["own"],
         slots["router"],
-        slots["priors"],
-        None if about.routing is None else _rule(about.routing.rule, slots),
+        None if about.routing is None else from_state(about.routing.rule, slots["rule"]),
     )
-
-
-def _rule(kind: str, slots: Slots) -> Rule:
-    return from_state(kind, slots["bayes" if kind == "bayes" else "rule"])
 
 
 def export(path: Path, client: int | str | None, out: Path) -> Bundle:

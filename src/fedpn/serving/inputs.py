@@ -1,15 +1,14 @@
 """Inputs to be answered: an .npz, a table, or a folder of images."""
 
-import zipfile
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
-from fedpn.data.sources import picture
+from fedpn.data.sources import npz, picture
+from fedpn.data.sources.guard import plain_file, some
 from fedpn.data.sources.rows import as_rows
 from fedpn.data.sources.table import READERS, read_features
 
@@ -28,8 +27,9 @@ def read_inputs(path: Path, shape: Sequence[int], features: Sequence[str] = ()) 
     """Reads inputs for a model that takes rows of this shape; of a table, these columns."""
     if path.is_dir():
         return _folder(path, shape)
-    if not path.exists():
+    if not os.path.lexists(path):
         raise UserError(f"there is no file or folder {path}")
+    plain_file(path)
     ending = path.suffix.lower()
     if ending == ".npz":
         return _npz(path, shape)
@@ -39,17 +39,15 @@ def read_inputs(path: Path, shape: Sequence[int], features: Sequence[str] = ()) 
 
 
 def _npz(path: Path, shape: Sequence[int]) -> Inputs:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = [key for key in ("images", "x") if key in file]
-            if not found:
-                raise UserError(f"{path} has no array `images` or `x`, only {', '.join(file)}")
-            x = file[found[0]]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} is no whole .npz archive of plain arrays") from None
+    with npz.opened(path) as file:
+        found = [key for key in ("images", "x") if key in file.heads]
+        if not found:
+            held = some(file.heads) or "nothing"
+            raise UserError(f"{path} has no array `images` or `x`, only {held}")
+        x = file[found[0]]
     rows, _ = as_rows(x, f"{path}")  # in whatever form a run would take them
+    if len(rows) == 0:
+        raise UserError(f"{path} has no rows in {found[0]!r}; give at least one")
     names, remark = [str(i) for i in range(len(rows))], ""
     if rows.ndim == 4 and len(shape) == 3 and rows.shape[1] == shape[0]:
         size, old = (shape[2], shape[1]), (rows.shape[3], rows.shape[2])
@@ -75,7 +73,8 @@ def _folder(path: Path, shape: Sequence[int]) -> Inputs:
     channels, height, width = shape
     mode = picture.GREY if channels == 1 else picture.COLOUR
     remark = _resized(len(files), {look[:2] for look in map(picture.look, files)}, (width, height))
-    names = [str(file.relative_to(path)) for file in files]
+    # A name that is no UTF-8 could be neither printed nor written.
+    names = [os.fsencode(f.relative_to(path)).decode(errors="backslashreplace") for f in files]
     return Inputs(names, picture.read(files, mode, (width, height)), remark)
 
 

@@ -16,11 +16,11 @@ from fedpn.data.sources.rows import as_rows
 from fedpn.federated.heads import make_head
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.nn.blueprint import build_model
-from fedpn.routing.bayes import believe, learn_share
+from fedpn.routing.bayes import Bayes
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.routers import make_router
-from fedpn.routing.rules import Bayes, Rule, Scores, Views
+from fedpn.routing.rule import Rule, Scores, Views
 from fedpn.routing.scores import SCORES
 from fedpn.serving.bundle import Bundle, open_bundle
 
@@ -82,23 +82,24 @@ class Predictor:
             return self._plain(own)
         shared = observe.shared(rows)
         score = own.total if self.router is None else self.router.score(own, shared, b.router)
-        views = Views(own, shared, score, b.priors)
-        if isinstance(b.rule, Bayes):
-            self.own_share = self._share(views, b.rule, own_share)
-            views = views._replace(share=self.own_share)
-        decision = b.rule.decide(views)
+        views = Views(own, shared, score)
+        self.own_share = self._share(views, b.rule, own_share)
+        decision = b.rule.decide(views._replace(share=self.own_share))
         columns = (decision.probs.tolist(), decision.outcome.tolist(), decision.scores())
         return [
             self._answer(b.rule, probs, Outcome(number), scores)
             for probs, number, scores in zip(*columns, strict=True)
         ]
 
-    def _share(self, views: Views, rule: Bayes, given: float | None) -> float:
-        if given is not None:
-            if not 0 <= given <= 1:
-                raise UserError(f"the share of own inputs is {given}, but must be from 0 to 1")
-            return given
-        return learn_share(believe(views.shared, views.local, views.priors, rule.weight).odds)
+    def _share(self, views: Views, rule: Rule, given: float | None) -> float:
+        """The share of own inputs that a rule goes by: as given, or learned from the inputs."""
+        if given is None:
+            return rule.learn_share(views)
+        if not isinstance(rule, Bayes):
+            raise UserError("the share of own inputs matters to Bayes' rule alone (routing.rule)")
+        if not 0 <= given <= 1:
+            raise UserError(f"the share of own inputs is {given}, but must be from 0 to 1")
+        return given
 
     def _answer(self, rule: Rule, probs: list[float], outcome: Outcome, scores: Scores) -> Answer:
         names = self.bundle.classes

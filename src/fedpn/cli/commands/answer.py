@@ -37,6 +37,7 @@ def _add_predict(commands: Any) -> None:
 
 
 def _predict(options: argparse.Namespace) -> None:
+    from fedpn.routing.bayes import Bayes
     from fedpn.serving.inputs import read_inputs
     from fedpn.serving.predict import load
 
@@ -46,7 +47,7 @@ def _predict(options: argparse.Namespace) -> None:
     if remark:
         print(f"{options.inputs}: {remark}", file=sys.stderr)
     answers = predictor(inputs, _share(options.own_share))
-    if predictor.own_share is not None:
+    if predictor.own_share is not None and isinstance(bundle.rule, Bayes):
         share = 100 * predictor.own_share
         print(f"{share:.0f} % of these inputs are taken for the client's own", file=sys.stderr)
     rows = [{"input": name} | a.row() for name, a in zip(names, answers, strict=True)]

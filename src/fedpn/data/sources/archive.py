@@ -13,6 +13,7 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.sources.guard import some
 from fedpn.data.sources.labels import Place, encode, name_values
 from fedpn.data.sources.npz import Archive, Header, opened
 from fedpn.data.sources.rows import as_rows
@@ -50,7 +51,7 @@ def parts(path: Path, heads: Mapping[str, Header]) -> list[Part]:
     ]
     if not found:
         raise UserError(
-            f"{path} holds {', '.join(heads) or 'nothing'}; name its arrays 'images' and 'labels' "
+            f"{path} holds {some(heads) or 'nothing'}; name its arrays 'images' and 'labels' "
             "(or 'train_images', 'train_labels', 'test_images' …)"
         )
     if len({part.name for part in found}) < len(found) or (found[0].name == "" and found[1:]):
@@ -133,12 +134,14 @@ def _place(path: Path, found: list[Part], kind: str) -> Place:
 
 
 def _class_names(path: Path, names: Array, count: int) -> tuple[str, ...]:
-    if names.dtype.kind not in "US" or names.shape != (count,) or len(set(names.tolist())) < count:
+    what = f"'classes' of {path}"
+    fitting = names.dtype.kind in "US" and names.shape == (count,)
+    if not fitting or len(name_values(names, what)[1]) < count:
         raise UserError(
-            f"'classes' of {path} is {names.dtype} of the shape {names.shape}; "
+            f"{what} is {names.dtype} of the shape {names.shape}; "
             f"it needs {count} different names, one for each class number"
         )
-    return name_values(names, f"'classes' of {path}")[1] and tuple(names.astype(str).tolist())
+    return tuple(names.astype(str).tolist())
 
 
 def _read_clients(

@@ -10,6 +10,7 @@ import numpy as np
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Dataset
 from fedpn.data.sources import picture
+from fedpn.data.sources.guard import reason
 
 DEFAULT_SIZE = 32  # of images of mixed sizes, where the user names none
 PARTS = {"train", "val", "valid", "validation", "test"}
@@ -76,6 +77,8 @@ def _classes(path: Path) -> dict[str, list[Path]]:
             raise UserError(
                 f"{entry} lies beside the folders of the classes; move it into one or take it away"
             )
+        if not entry.name.isprintable():
+            raise UserError(f"the folder {str(entry)!r} has a name that is no text; rename it")
         files[entry.name] = _entries(entry)
         if not files[entry.name]:
             raise UserError(f"the folder {entry} is empty; put pictures of that class into it")
@@ -89,11 +92,15 @@ def _classes(path: Path) -> dict[str, list[Path]]:
 
 
 def _entries(path: Path) -> list[Path]:
-    return sorted(
+    try:
+        found = sorted(path.iterdir())
+    except OSError as error:
+        raise UserError(f"the folder {path} cannot be read ({reason(error)})") from error
+    return [
         entry
-        for entry in path.iterdir()
+        for entry in found
         if not entry.name.startswith(".") and entry.name.lower() not in CLUTTER
-    )
+    ]
 
 
 def _holds_folders(path: Path) -> bool:

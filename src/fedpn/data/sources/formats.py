@@ -34,9 +34,10 @@ def read_idx(path: Path) -> Array:
         raise UserError(f"{path} is not a whole .gz file ({error}); fetch it again") from error
     if len(content) > UNPACKED:
         raise UserError(f"{path} unpacks to more than {size(UNPACKED)}; fetch it again")
-    if content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
+    axes = content[3] if len(content) > 3 else 0
+    if content[:3] != b"\x00\x00\x08" or axes == 0 or len(content) < 4 + 4 * axes:
         raise UserError(f"{path} is not an idx file of bytes; fetch it again")
-    shape = np.frombuffer(content, ">i4", count=content[3], offset=4)
+    shape = np.frombuffer(content, ">i4", count=axes, offset=4)
     start = 4 + 4 * len(shape)
     if len(content) - start != int(np.prod(shape)):
         raise UserError(

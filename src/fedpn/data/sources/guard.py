@@ -1,6 +1,7 @@
 """What is not opened at all: pipes and devices, and what would not fit."""
 
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from fedpn.core.errors import UserError
@@ -59,6 +60,12 @@ def short(text: str, most: int = 40) -> str:
     ('brief', 'longlonglonglonglonglonglonglonglonglong…')
     """
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def some(names: Collection[str]) -> str:
+    """Names, the first and the last of them where there are many."""
+    listed = [short(name) for name in names]
+    return ", ".join(listed if len(listed) <= 12 else [*listed[:6], "…", *listed[-5:]])
 
 
 def reason(error: BaseException) -> str:

@@ -77,11 +77,11 @@ def _texts(values: Array, what: str, place: Place) -> Array:
     try:
         texts = values.astype(str)
         "".join(np.unique(texts).tolist()).encode()
-    except ValueError as error:  # of bytes beyond ASCII, of what is no character
+    except (ValueError, SystemError) as error:  # bytes beyond ASCII, what is no character
         if values.dtype.kind == "S":
             row = next(i for i, value in enumerate(values.tolist()) if not value.isascii())
             raise UserError(
-                f"{place(row)} is the bytes {values[row]!r}, whose letters are not known; "
+                f"{place(row)} is the bytes {values.tolist()[row]!r}, whose letters are not known; "
                 "save names by np.array(names, dtype=str)"
             ) from error
         raise UserError(

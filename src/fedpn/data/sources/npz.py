@@ -6,11 +6,12 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
@@ -53,21 +54,25 @@ class Archive:
     Whatever is read fits into memory, as the sizes that the directory tells were checked.
     """
 
-    def __init__(self, path: Path, file: zipfile.ZipFile) -> None:
-        self.path, self.file = path, file
-        self.heads: dict[str, Header] = {}
-        for info in file.infolist():
-            if info.filename.endswith(".npy"):
-                name = info.filename.removesuffix(".npy")
-                self.heads[name] = self._head(name, info)
+    def __init__(self, path: Path, stream: IO[bytes]) -> None:
+        self.path = path
+        with zipfile.ZipFile(stream) as file:
+            _refuse_bombs(path, file)
+            self.heads = {
+                info.filename.removesuffix(".npy"): self._head(file, info)
+                for info in file.infolist()
+                if info.filename.endswith(".npy")
+            }
+        self.file = NpzFile(stream, allow_pickle=False)
 
     def __getitem__(self, name: str) -> Array:
-        with taught(self.path), self.file.open(f"{name}.npy") as member:
-            return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+        with taught(self.path):
+            return np.asarray(self.file[name])
 
-    def _head(self, name: str, info: zipfile.ZipInfo) -> Header:
+    def _head(self, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
         """Reads shape and type, and holds them against the bytes that there are."""
-        with self.file.open(info) as member:
+        name = info.filename.removesuffix(".npy")
+        with file.open(info) as member:
             version = np.lib.format.read_magic(member)
             if version not in VERSIONS:
                 raise ValueError(f"{name!r} has the version {version}")
@@ -89,13 +94,11 @@ class Archive:
 @contextmanager
 def opened(path: Path) -> Iterator[Archive]:
     """Opens an archive once its directory shows that nothing in it is out of measure."""
-    held = plain_file(path)
-    with taught(path):
-        file = zipfile.ZipFile(path)
-    with file:
-        _refuse_bombs(path, file, held)
+    plain_file(path)
+    with ExitStack() as stack:
         with taught(path):
-            content = Archive(path, file)
+            content = Archive(path, stack.enter_context(path.open("rb")))
+        stack.callback(content.file.close)
         yield content
 
 
@@ -105,8 +108,8 @@ def headers(path: Path) -> dict[str, Header]:
         return content.heads
 
 
-def _refuse_bombs(path: Path, file: zipfile.ZipFile, held: int) -> None:
-    members = file.infolist()
+def _refuse_bombs(path: Path, file: zipfile.ZipFile) -> None:
+    members, held = file.infolist(), path.stat().st_size
     if len(members) > ARRAYS:
         raise UserError(
             f"{path} holds {len(members)} arrays and at most {ARRAYS} are read; "

@@ -1,14 +1,20 @@
 """Pictures of one size and one form."""
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.sources.guard import fits, plain_file, reason
+
+if TYPE_CHECKING:
+    from PIL.ImageFile import ImageFile
 
 GREY, COLOUR = "L", "RGB"
 MODES = {
@@ -24,6 +30,8 @@ MODES = {
 }
 TURNED = (5, 6, 7, 8)  # the values of EXIF's orientation that swap height and width
 ORIENTATION = 0x0112
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+PIXELS = 64_000_000
 PHOTOGRAPHS = {"JPEG", "MPO", "TIFF", "WEBP"}  # others would be decoded whole to learn of it
 
 
@@ -37,17 +45,10 @@ class Look(NamedTuple):
 
 def look(path: Path) -> Look:
     """Reads the head of a picture, and refuses what is none."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow muses about odd heads of whole pictures
-            with Image.open(path) as image:
-                width, height = image.size
-                mode, photograph = image.mode, image.format in PHOTOGRAPHS
-                turned = photograph and image.getexif().get(ORIENTATION) in TURNED
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path} is not a picture that can be read; take it away") from error
+    with _opened(path) as image:
+        width, height = image.size
+        turned = image.format in PHOTOGRAPHS and image.getexif().get(ORIENTATION) in TURNED
+        mode = image.mode
     if mode not in MODES:
         raise UserError(
             f"{path} is a picture of the mode {mode!r}; save it with 8 bits a channel, "
@@ -59,7 +60,8 @@ def look(path: Path) -> Look:
 def read(paths: Sequence[Path], mode: str, size: tuple[int, int]) -> Array:
     """Reads pictures into one array, turned upright and brought to one form: [N, C, H, W]."""
     width, height = size
-    images = np.empty((len(paths), {GREY: 1, COLOUR: 3}[mode], height, width), np.uint8)
+    shape = (len(paths), {GREY: 1, COLOUR: 3}[mode], height, width)
+    images = _room(shape)
     for i, path in enumerate(paths):
         pixels = _read(path, mode, size)
         images[i] = pixels.reshape(height, width, -1).transpose(2, 0, 1)
@@ -69,17 +71,59 @@ def read(paths: Sequence[Path], mode: str, size: tuple[int, int]) -> Array:
 def _read(path: Path, mode: str, size: tuple[int, int]) -> Array:
     from PIL import Image, ImageOps
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of transparency, which is dropped
-            with Image.open(path) as file:
-                upright = ImageOps.exif_transpose(file) if file.format in PHOTOGRAPHS else file
-                image = upright.convert(mode)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UserError(f"{path} is a damaged picture ({error}); take it away") from error
+    with _opened(path) as file:
+        upright = ImageOps.exif_transpose(file) if file.format in PHOTOGRAPHS else file
+        image = upright.convert(mode)
     if image.size != size:
         image = image.resize(size, Image.Resampling.BILINEAR)  # averages where it shrinks
     return np.asarray(image)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["ImageFile"]:
+    """Opens a picture of a known format and a sane size, of which the head alone was read."""
+    from PIL import Image
+
+    plain_file(path)
+    opened = False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd heads of whole pictures, of transparency
+            # Left to itself, Pillow hands a file that begins like PostScript to Ghostscript.
+            with Image.open(path, formats=FORMATS) as image:
+                opened = True
+                _refuse_bombs(path, *image.size)
+                yield image
+    except UserError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise UserError(f"{path} has too many pixels ({error}); make it smaller") from error
+    except Exception as error:  # decoders of damaged files fail in many ways
+        if opened:
+            raise UserError(
+                f"{path} is a damaged picture ({reason(error)}); take it away"
+            ) from error
+        raise UserError(
+            f"{path} is not a picture that can be read ({', '.join(FORMATS)}); take it away"
+        ) from error
+
+
+def _refuse_bombs(path: Path, width: int, height: int) -> None:
+    if width * height > PIXELS:
+        raise UserError(
+            f"{path} has {width}×{height} pixels and at most {PIXELS // 10**6} million are read; "
+            "make it smaller"
+        )
+
+
+def _room(shape: tuple[int, int, int, int]) -> Array:
+    count, _, height, width = shape
+    fits(
+        math.prod(shape),
+        f"{count} images of {width}×{height}",
+        "--set data.image_size=… names a smaller size",
+    )
+    return np.empty(shape, np.uint8)
 
 
 def resize(images: Array, size: tuple[int, int]) -> Array:
@@ -93,7 +137,7 @@ def resize(images: Array, size: tuple[int, int]) -> Array:
     width, height = size
     if images.shape[2:] == (height, width):
         return images
-    resized = np.empty((*images.shape[:2], height, width), np.uint8)
+    resized = _room((*images.shape[:2], height, width))
     for i, image in enumerate(images):
         for c, channel in enumerate(image):
             picture = Image.fromarray(channel).resize(size, Image.Resampling.BILINEAR)

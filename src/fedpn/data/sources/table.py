@@ -2,17 +2,22 @@
 
 import csv
 import itertools
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
+from fedpn.data.sources.guard import LONGEST, fits, plain_file, reason, short, some
 from fedpn.data.sources.labels import encode, name_values
 
 LABEL, CLIENT = "label", "client"
+LARGEST = 1 << 30  # bytes of a table
+LINE = 1 << 24  # characters of a line
 SEPARATORS = ",;\t"
 MISSING = {"", "na", "n/a", "nan", "null", "?"}
 
@@ -53,15 +58,24 @@ def read_features(path: Path, features: Sequence[str] = ()) -> Array:
 
 def read_csv(path: Path) -> Table:
     """Reads commas, semicolons or tabs, whichever splits the first line into the most columns."""
+    plain_file(path, LARGEST)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
+            text = _lines(path, file)
+            first = next(text, "")
             separator = max(SEPARATORS, key=first.count)
-            reader = csv.reader(itertools.chain([first], file), delimiter=separator)
+            reader = csv.reader(itertools.chain([first], text), delimiter=separator)
             names = [name.strip() for name in next(reader, [])]
             numbered = [(reader.line_num, row) for row in reader if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is not a table as UTF-8 text ({error})") from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise UserError(
+            f"{path} is not a table as UTF-8 text ({reason(error)}); save it as one"
+        ) from error
+    except csv.Error as error:
+        raise UserError(
+            f"{path} cannot be read from line {reader.line_num} on ({error}); is a quote not "
+            "closed?"
+        ) from error
     _check_names(path, names)
     lines = [line for line, _ in numbered]
     for line, row in numbered:
@@ -71,25 +85,73 @@ def read_csv(path: Path) -> Table:
                 f"{len(names)} columns; is a separator missing?"
             )
     if not lines:
-        raise UserError(f"{path} has no rows below its first line")
+        raise UserError(f"{path} has no rows below its first line; add some")
     columns = zip(*(row for _, row in numbered), strict=True)
     return Table(dict(zip(names, columns, strict=True)), lambda row: f"line {lines[row]} of {path}")
 
 
+def _lines(path: Path, file: IO[str]) -> Iterator[str]:
+    """Never holds more of a line than a table has use for."""
+    for number, line in enumerate(iter(lambda: file.readline(LINE + 1), ""), 1):
+        if len(line) > LINE:
+            raise UserError(
+                f"line {number} of {path} has more than {LINE} characters; are its lines parted?"
+            )
+        yield line
+
+
 def read_parquet(path: Path) -> Table:
     try:
-        from pyarrow import ArrowException, parquet
+        import pyarrow
+        from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise UserError(f"reading {path} needs pyarrow: pip install 'fedpn[parquet]'") from error
+    plain_file(path, LARGEST)
     try:
-        content = parquet.read_table(path)
-    except (ArrowException, OSError) as error:
-        raise UserError(f"{path} is not a Parquet table ({error})") from error
-    _check_names(path, content.column_names)
-    if content.num_rows == 0:
-        raise UserError(f"{path} has no rows")
-    columns = {name: content.column(name).to_numpy() for name in content.column_names}
+        with parquet.ParquetFile(path) as file:
+            _check_parquet(path, file, pyarrow.types.is_nested)
+        texts = [
+            field.name
+            for field in file.schema_arrow
+            if pyarrow.types.is_string(field.type) or pyarrow.types.is_large_string(field.type)
+        ]
+        # Text that repeats is held once: a few bytes may stand for very many.
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
+            content = file.read()
+        columns = {name: _values(content.column(name)) for name in content.column_names}
+    except (pyarrow.ArrowException, OSError, MemoryError) as error:
+        raise UserError(
+            f"{path} is not a Parquet table ({reason(error)}); save it again"
+        ) from error
     return Table(columns, lambda row: f"row {row} of {path}")
+
+
+def _check_parquet(path: Path, file: Any, is_nested: Callable[[Any], bool]) -> None:
+    """Refuses by the head what is no table or would not fit."""
+    head, schema = file.metadata, file.schema_arrow
+    _check_names(path, schema.names)
+    if head.num_rows == 0:
+        raise UserError(f"{path} has no rows; add some")
+    packed = sum(head.row_group(i).total_byte_size for i in range(head.num_row_groups))
+    claimed = max(packed, 8 * head.num_rows * len(schema.names))
+    fits(claimed, f"{head.num_rows} rows of {path}", "take fewer rows or columns")
+    nested = next((field for field in schema if is_nested(field.type)), None)
+    if nested is not None:
+        raise UserError(
+            f"the column {short(nested.name)!r} of {path} holds {short(str(nested.type))}; "
+            "keep one number or name in each cell"
+        )
+
+
+def _values(column: Any) -> Sequence[Any]:
+    if not hasattr(column.type, "index_type"):
+        values: Sequence[Any] = column.to_numpy()
+        return values
+    values = []
+    for chunk in column.chunks:
+        names = [*chunk.dictionary.to_pylist(), None]
+        values += [names[i] for i in chunk.indices.fill_null(-1).to_pylist()]
+    return values
 
 
 READERS: dict[str, Callable[[Path], Table]] = {
@@ -100,9 +162,9 @@ READERS: dict[str, Callable[[Path], Table]] = {
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    twice = [name for i, name in enumerate(names) if name in names[:i]]
-    if twice:
-        raise UserError(f"{path} has two columns named {twice[0]!r}; rename one of them")
+    if len(set(names)) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise UserError(f"{path} has two columns named {short(twice)!r}; rename one of them")
     if not names or "" in names:
         raise UserError(f"the first line of {path} does not name every column; add the names")
 
@@ -110,7 +172,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 def _column(path: Path, table: Table, name: str, option: str) -> str:
     if name not in table.columns:
         raise UserError(
-            f"{path} has no column {name!r}; its columns are {_some(table.columns)}: "
+            f"{path} has no column {name!r}; its columns are {some(table.columns)}: "
             f"name the {option} column with --set data.{option}=…"
         )
     return name
@@ -120,31 +182,28 @@ def _features(path: Path, table: Table, names: Sequence[str], hint: str) -> Arra
     absent = [name for name in names if name not in table.columns]
     if absent:
         raise UserError(
-            f"{path} lacks the features {_some(absent)}; its columns are {_some(table.columns)}: "
+            f"{path} lacks the features {some(absent)}; its columns are {some(table.columns)}: "
             f"{hint}"
         )
     return np.stack([_numbers(name, table) for name in names], axis=1)
-
-
-def _some(names: Collection[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed if len(listed) <= 12 else [*listed[:6], "…", *listed[-5:]])
 
 
 def _numbers(name: str, table: Table) -> Array:
     column = table.columns[name]
     try:
         values = np.array(column, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values = np.array([_number(value) for value in column])
     with np.errstate(over="ignore"):  # what float32 cannot hold is named below
         features = values.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(features))
     if len(bad):
         row = int(bad[0])
+        large = " that 32 bits hold" if np.isfinite(values[row]) else ""
         raise UserError(
-            f"{table.place(row)} holds {str(column[row])!r} in the column {name!r}; a feature is a "
-            "number in every row: fill it in, encode it, or drop the column or the row"
+            f"{table.place(row)} holds {short(str(column[row]))!r} in the column {short(name)!r}; "
+            f"a feature is a number{large} in every row: fill it in, encode it, or drop the column "
+            "or the row"
         )
     return features
 
@@ -152,6 +211,8 @@ def _numbers(name: str, table: Table) -> Array:
 def _number(value: Any) -> float:
     try:
         return float(value)
+    except OverflowError:
+        return float("inf")
     except (TypeError, ValueError):
         return float("nan")
 
@@ -159,10 +220,17 @@ def _number(value: Any) -> float:
 def _texts(name: str, table: Table) -> Array:
     """A class may be called by any name or whole number, but not by nothing."""
     column = table.columns[name]
-    raw = np.array(["" if value is None else str(value).strip() for value in column])
+    told = ["" if value is None else str(value).strip() for value in column]
+    long = next((row for row, text in enumerate(told) if len(text) > LONGEST), None)
+    if long is not None:
+        raise UserError(
+            f"{table.place(long)} holds {short(told[long])!r} in the column {short(name)!r}, which "
+            f"has {len(told[long])} characters; give it a name of at most {LONGEST}"
+        )
+    raw = np.array(told)
     texts, numbers = np.unique(raw, return_inverse=True)
     for i, text in enumerate(texts):
-        if text.lower() in MISSING or _number(text) % 1 > 0:
+        if text.lower() in MISSING or _number(text) % 1 > 0 or math.isinf(_number(text)):
             row = int(np.flatnonzero(numbers == i)[0])
             raise UserError(
                 f"{table.place(row)} holds {str(text)!r} in the column {name!r}, which needs a "

@@ -99,7 +99,7 @@ def _open(node: Node, config: Config) -> Share:
 
 
 def introduce(visit: Visit, server: Slots) -> RecordDict:
-    """Tells the node's name, the form of its data and sums for normalisation."""
+    """Tells the node's name and the form of its data."""
     return pack_report(Report(visit.share.name, facts=json.dumps(visit.share.introduce())))
 
 

@@ -35,7 +35,7 @@ class Share:
         return self.federation.train[self.client]
 
     def introduce(self) -> dict[str, Any]:
-        """What a server must know before the first round: forms and sums, no rows or labels."""
+        """What a server must know before the first round: names and forms, no rows or labels."""
         return {
             "partition": self.partition,
             "rows": len(self.rows),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
+from fedpn.federated.heads import TRAINED
 from fedpn.flower.app.records import read_config
 from fedpn.runs.config import Config, to_tree
 
@@ -50,6 +51,11 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
         raise UserError(
             "Adam's moments are too small for the whole numbers that masks are made of: set "
             "optimizer_state to keep or reset, or use SGD"
+        )
+    if secure and config.head.kind != TRAINED:
+        raise UserError(
+            "masks are made for what rounds upload, and a head in closed form sums other "
+            "statistics; use head=trained with --secure"
         )
     if secure and nodes < 2:
         raise UserError("secure aggregation of a single node would hide nothing")

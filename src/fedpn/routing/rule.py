@@ -1,0 +1,116 @@
+"""What a rule of decisions is: from two opinions and a router's score to who answers what.
+
+A rule is a frozen dataclass whose fields, numbers or tensors, are what calibration taught it; they
+are kept in a client's slot `rule` and its file of a bundle as they are.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from fedpn.routing.opinion import Opinion
+from fedpn.routing.outcomes import Outcome, answered
+from fedpn.routing.settings import RoutingSettings
+
+EVEN = 0.5  # the share of own inputs, before any is seen
+UNSOUND = "the models give no finite numbers for it: nobody can answer"
+
+
+class Views(NamedTuple):
+    """What there is to decide by: both models' opinions of rows, and the router's score."""
+
+    local: Opinion
+    shared: Opinion
+    score: Tensor  # [B], higher = less the client's own
+    share: float = EVEN  # of own inputs among all
+
+
+class Lesson(NamedTuple):
+    """What a client's rule is learned from: held-out rows, and how many it trained on."""
+
+    views: Views
+    labels: Tensor  # [B]
+    counts: Tensor  # [K], of the client's training rows
+
+
+class Scores(NamedTuple):
+    """The numbers behind one row's decision."""
+
+    epistemic: float
+    aleatoric: float
+    total: float
+
+
+class Decision(NamedTuple):
+    """Who answers, what, and the numbers behind it."""
+
+    probs: Tensor  # [B, K], of whoever answers, or would
+    label: Tensor  # [B]
+    outcome: Tensor  # [B], numbers of `Outcome`
+    epistemic: Tensor  # [B], the router's score
+    aleatoric: Tensor  # [B], of the local model
+    total: Tensor  # [B], of the answering model
+
+    def scores(self) -> list[Scores]:
+        """The numbers behind each row's decision."""
+        columns = (self.epistemic.tolist(), self.aleatoric.tolist(), self.total.tolist())
+        return [Scores(e, a, t) for e, a, t in zip(*columns, strict=True)]
+
+    @property
+    def delegated(self) -> Tensor:
+        """Whether the federation is asked in the client's stead."""
+        asked = torch.tensor([Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN])
+        return torch.isin(self.outcome, asked.to(self.outcome.device))
+
+    @property
+    def answered(self) -> Tensor:
+        """Whether somebody answers, rather than nobody."""
+        return answered(self.outcome)
+
+
+def refuse_unsound(decision: Decision) -> Decision:
+    """Where any number is not finite, nobody answers: a model that broke down knows nothing."""
+    columns = (decision.probs.sum(-1), decision.epistemic, decision.aleatoric, decision.total)
+    sound = torch.stack([column.isfinite() for column in columns]).all(0)
+    even = torch.full_like(decision.probs, 1 / decision.probs.shape[-1])
+    probs = torch.where(sound[:, None], decision.probs, even)
+    most = torch.finfo(torch.float32).max
+
+    def finite(score: Tensor) -> Tensor:
+        return torch.nan_to_num(score, nan=most, posinf=most, neginf=-most)
+
+    return Decision(
+        probs=probs,
+        label=probs.argmax(-1),
+        outcome=torch.where(sound, decision.outcome, int(Outcome.STRANGER)),
+        epistemic=finite(decision.epistemic),
+        aleatoric=finite(decision.aleatoric),
+        total=finite(decision.total),
+    )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The template."""
+
+    row: ClassVar[str]  # what figures by this rule are called
+    needs_router: ClassVar[bool] = True
+
+    @classmethod
+    def calibrate(cls, lesson: Lesson, settings: RoutingSettings) -> Self:
+        """Learns a client's rule."""
+        raise NotImplementedError
+
+    def decide(self, views: Views) -> Decision:
+        """Decides row by row."""
+        raise NotImplementedError
+
+    def reason(self, outcome: Outcome, scores: Scores) -> str:
+        """Tells in words why."""
+        raise NotImplementedError
+
+    def learn_share(self, views: Views) -> float:
+        """The share of own inputs among unlabelled ones, where a rule goes by it."""
+        return EVEN

@@ -1,0 +1,135 @@
+"""Tables that mean harm, or only look like it: one sentence each, at once, at every door."""
+
+import numpy as np
+import pytest
+from hostile import at_once, refused, table_doors  # noqa: F401 (a fixture of every test)
+
+from fedpn.core.errors import UserError
+from fedpn.data.sources import guard, table
+from fedpn.data.sources.own import load_own
+
+GOOD = "a,b,label\n1,2,x\n3,4,y\n5,6,x\n"
+TABLES = {
+    "1e400": (GOOD.replace("4", "1e400"), r"line 3 of .* holds '1e400' in the column 'b'"),
+    "1e60": (GOOD.replace("4", "1e60"), r"line 3 .* '1e60' .* a number that 32 bits hold"),
+    "many digits": (
+        GOOD.replace("4", "9" * 100_000),
+        r"line 3 of .* holds '9{40}…' in the column 'b'",
+    ),
+    "long words": (GOOD.replace("4", "w" * 100_000), r"line 3 of .* holds 'w{40}…' in the col"),
+    "a long cell": (GOOD.replace("4", "w" * 200_000), "field larger than field limit"),
+    "an open quote": (
+        GOOD.replace("4", '"4') + "7,8,y\n" * 50_000,
+        r"cannot be read from line \d+ on .*; is a quote not closed\?",
+    ),
+    "a long line": (
+        "a,b,label\n" + "1," * (table.LINE // 2) + "1\n",
+        "line 2 of .* has more than 16777216 characters",
+    ),
+    "a long first line": ("w" * (table.LINE + 9), "line 1 of .* has more than 16777216 characters"),
+    "a long name": ("a,b" + "w" * 90_000 + "\n1,2\n", "no column 'label'|lacks the features b;"),
+    "one name a million times": ("a," * 10**6 + "a\n", "has two columns named 'a'"),
+    "nothing but a line": ("\n", "does not name every column"),
+    "nul": (GOOD.replace("4", "\0"), r"line 3 of .* holds '\\x00' in the column 'b'"),
+    "an empty cell": (GOOD.replace("4", ""), "line 3 of .* holds '' in the column 'b'"),
+    "an archive": (b"PK\x03\x04\xff\xfe" * 9, "not a table as UTF-8 text"),
+    "utf-16": (GOOD.encode("utf-16"), "not a table as UTF-8 text"),
+    "cut in a line": (GOOD[:-4], "line 4 of .* has 2 values"),
+}
+
+
+@table_doors
+@pytest.mark.parametrize(("content", "words"), TABLES.values(), ids=TABLES)
+def test_a_bad_table_is_refused_in_words(content, words, door, tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    refused(door, path, words)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("1e400", r"line 3 of .* holds '1e400' in the column 'label'"),
+        ("inf", r"line 3 of .* holds 'inf' in the column 'label'"),
+        ("w" * 5000, r"line 3 of .* 'w{40}…' in the column 'label', which has 5000 characters"),
+    ],
+)
+def test_an_absurd_label_in_a_table(label, words, tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(GOOD.replace("y", label))
+    refused(load_own, path, words)
+
+
+def test_a_million_columns_are_no_matter(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"c{i}" for i in range(200_000)) + "\n" + "1," * 199_999 + "1\n")
+    refused(load_own, path, "has no column 'label'")
+
+
+@table_doors
+def test_a_table_too_large_to_be_read(door, tmp_path):
+    path = tmp_path / "large.csv"
+    with path.open("wb") as file:
+        file.truncate(table.LARGEST + 1)  # takes no room on the disk
+    refused(door, path, r"has 1\.0 GB and at most 1\.0 GB are read; take fewer rows")
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    writer = pytest.importorskip("pyarrow.parquet")
+
+    def write(**columns):
+        path = tmp_path / "mine.parquet"
+        writer.write_table(pa.table(columns), path)
+        return path
+
+    return write
+
+
+@table_doors
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([1.0, float("nan"), 2.0], "row 1 of .* holds 'nan' in the column 'b'"),
+        ([1.0, float("inf"), 2.0], "row 1 of .* holds 'inf' in the column 'b'"),
+        ([1.0, 1e300, 2.0], r"row 1 of .* holds '1e\+300' in the column 'b'"),
+        (["1", None, "2"], "row 1 of .* holds 'None' in the column 'b'"),
+        ([[1.0], [2.0], [3.0]], "the column 'b' of .* holds list<"),
+    ],
+)
+def test_a_bad_column_of_a_parquet_table(column, words, door, parquet):
+    refused(door, parquet(a=[1, 2, 3], b=column, label=["x", "y", "x"]), words)
+
+
+@table_doors
+def test_a_cut_or_damaged_parquet_table_is_read_or_refused(door, parquet):
+    path, rng = parquet(a=[1, 2, 3], b=[4, 5, 6], label=["x", "y", "x"]), np.random.default_rng(0)
+    whole = path.read_bytes()
+    for cut in range(1, len(whole), 97):
+        path.write_bytes(whole[:cut])
+        refused(door, path, "is not a Parquet table")
+    for _ in range(100):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            door(path)
+        except UserError as error:
+            assert "\n" not in str(error)
+
+
+@table_doors
+def test_a_parquet_table_that_would_fill_the_memory(door, parquet, monkeypatch):
+    path = parquet(a=np.zeros(10**6), b=np.zeros(10**6), label=np.zeros(10**6, int))
+    assert path.stat().st_size < 10**5
+    monkeypatch.setattr(guard, "MOST", 10**7)
+    refused(door, path, r"1000000 rows of .* would take 22\.9 MB")
+
+
+def test_text_that_repeats_in_a_parquet_table_is_held_once(parquet):
+    long = "w" * 10**5
+    path = parquet(a=[1] * 300, b=[long] * 300, label=["x", "y", None] * 100)
+    columns = table.read_parquet(path).columns
+    assert len({id(text) for text in columns["b"]}) == 1
+    assert columns["label"][:3] == ["x", "y", None]
