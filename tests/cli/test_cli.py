@@ -434,7 +434,7 @@ def test_each_slot_of_a_client_has_its_file_and_each_tensor_its_client(tmp_path)
     for file, some in (
         ("clients", "head.0.weight"),
         ("routers", "mean"),
-        ("rules", "epistemic"),
+        ("rules", "quantiles/epistemic"),
     ):
         names = store.tensor_names(out / f"{file}.safetensors")
         assert {name.partition("/")[0] for name in names} == {"0", "1", "2", "3"}

@@ -50,7 +50,7 @@ def test_the_figures_of_a_client():
     assert found["accuracy"]["switch"] == {"ind": 1.0, "ood": 0.5, "mix": 0.75}
     assert found["routing"] == {"auroc": 0.75, "delegated": {"ind": 0.0, "ood": 1.0}}
     assert found["abstention"]["coverage"] == 0.5, "the first and the third are answered"
-    assert list(found["abstention"]["outcomes"].values()) == [0.25] * 4
+    assert list(found["abstention"]["outcomes"].values()) == [0.25] * 4 + [0]  # no stranger
     truth = CHOSEN[torch.arange(4), LABELS].double()
     assert found["calibration"]["nll"] == pytest.approx(float(-truth.log().mean()))
 
