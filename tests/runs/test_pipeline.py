@@ -280,7 +280,8 @@ def test_training_never_sees_calibration_or_test_rows():
         assert all(torch.equal(clean[n], dirty[n]) for n in clean)
 
 
-def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(number, tmp_path):
     options = ["--rounds", "500", "--clients", "4", "--set", "train.steps=1"]
     out = tmp_path / "run"
     command = [sys.executable, "-m", "fedpn.cli.main", "run", "--out", str(out)]
@@ -291,7 +292,7 @@ def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(tmp_path):
     while not (out / "history.jsonl").exists() or not (out / "history.jsonl").read_text():
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "finishing the round" in said

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from fedpn.core.plain import plain
 from fedpn.federated.listener import Listener
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STAGES = {
     "federate": "federated rounds",
     "personalise": "personal stage",
@@ -32,7 +33,7 @@ def _name(stage: str) -> str:
 
 
 class Interrupt:
-    """Ctrl-C once asks a run to stop after its round; twice stops it at once."""
+    """Ctrl-C or SIGTERM once asks a run to stop after its round; twice stops it at once."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -41,11 +42,12 @@ class Interrupt:
         return self.asked
 
     def __enter__(self) -> Self:
-        self.before = signal.signal(signal.SIGINT, self._on_signal)
+        self.before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         return self
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self.before)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:

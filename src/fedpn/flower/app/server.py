@@ -20,7 +20,7 @@ from fedpn.flower.app.roster import Roster
 from fedpn.flower.app.standing import ENGINE, Standing, read_standing
 from fedpn.flower.app.terms import Terms
 from fedpn.reporting import report
-from fedpn.runs.config import to_tree
+from fedpn.runs.config import Config, to_tree
 from fedpn.runs.evaluate import bring_together
 from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import (
@@ -75,7 +75,7 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
             for client, record in sorted(found.records.items())
         ]
         figures = bring_together(trees, score_of(config), config.headline)
-        results = headed(config, config.dataset, len(messages.names), figures)
+        results = headed(config, _data_name(messages), len(messages.names), figures)
         clock.progress("report", 0, 1)
         _write(messages, network, found.server, results)
         clock.stop()
@@ -136,6 +136,13 @@ def _settle(messages: Messages, terms: Terms, standing: Standing | None) -> Netw
     return network
 
 
+def _data_name(messages: Messages) -> str:
+    """What the data are called: files of the nodes' own have no name that a server may know."""
+    config, members = messages.terms.config, messages.roster.members.values()
+    own = any(member.partition is None for member in members)
+    return "the nodes' own data" if own and config.dataset == Config.dataset else config.dataset
+
+
 def _write(messages: Messages, network: Network, server: Any, results: dict[str, Any]) -> None:
     """Writes results in the form of any run; personal models stay with their nodes."""
     config, out, members = messages.terms.config, messages.terms.out, messages.roster.members
@@ -148,7 +155,7 @@ def _write(messages: Messages, network: Network, server: Any, results: dict[str,
         first.features,
         config.head,
         routing_of(config),
-        provenance(config.dataset, notes, config.algorithm, config.rounds, config.seed),
+        provenance(_data_name(messages), notes, config.algorithm, config.rounds, config.seed),
     )
     write_models(out, about, shared_part(config, server), None)
     store.write_json(out / "metrics.json", results)
