@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import fedpn
+from fedpn.cli.main import main
 from fedpn.core.settings import nest
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve, to_tree
@@ -66,9 +67,9 @@ def test_answers_of_a_bundle_are_those_of_the_run(simulated, tmp_path):
     dataset, federation = deal(CONFIG)
     from fedpn.serving.bundle import export
 
-    export(out, 2, tmp_path / "bundle")
+    export(out, 2, tmp_path / "bundle", trust=True)
     rows = np.concatenate([federation.ind(2), federation.ood(2)])
-    answers = fedpn.load(tmp_path / "bundle")(dataset.x[rows])
+    answers = fedpn.load(tmp_path / "bundle", trust=True)(dataset.x[rows])
     sources = {answer.outcome for answer in answers}
     assert {"local_confident", "local_ood"} <= sources
     names = np.array([answer.guess for answer in answers])
@@ -105,8 +106,8 @@ def test_flower_comes_to_the_same(simulated, tmp_path):
     ours = load_file(tmp_path / "node1" / "bundle" / "head.safetensors")["means"]
     torch.testing.assert_close(ours, load_file(out / "head.safetensors")["means"])
     dataset, _ = deal(CONFIG)
-    here = fedpn.load(tmp_path / "node1")(dataset.x[:50])
-    there = fedpn.load(out, 1)(dataset.x[:50])
+    here = fedpn.load(tmp_path / "node1", trust=True)(dataset.x[:50])
+    there = fedpn.load(out, 1, trust=True)(dataset.x[:50])
     assert [a.guess for a in here] == [a.guess for a in there]
 
 
@@ -117,8 +118,25 @@ def test_a_rule_of_ones_own(tmp_path):
     assert {"switch", "bayes", "surer"} <= metrics["accuracy"].keys()
     dataset, federation = deal(config)
     rows = federation.ind(1)
-    answers = fedpn.load(tmp_path / "run", 1)(dataset.x[rows])
+    answers = fedpn.load(tmp_path / "run", 1, trust=True)(dataset.x[rows])
     assert "entropy" in answers[0].reason
     right = np.array([a.guess for a in answers]) == np.array(dataset.classes)[dataset.y[rows]]
     told = metrics["per_client"][1]["accuracy"]["surer"]["ind"]
     assert right.mean() == pytest.approx(told, abs=0.02)
+
+
+def test_code_that_a_folder_names_is_not_run_unless_it_is_trusted(simulated, tmp_path, capsys):
+    """A folder may come from anybody: opening it, or going on with it, must run nothing of theirs."""
+    out, _ = simulated
+    with pytest.raises(fedpn.UserError, match=r"names code of its own .*--trust"):
+        fedpn.load(out, 1)
+    np.savez(tmp_path / "x.npz", images=np.zeros((1, 8, 8), np.uint8))
+    assert main(["predict", str(out), str(tmp_path / "x.npz"), "--client", "1"]) == 2
+    assert main(["export", str(out), "--client", "1", "--out", str(tmp_path / "b")]) == 2
+    resume = ["run", "--resume", "--out", str(out)]
+    assert main(resume) == 2
+    assert "nearest_router.py:Nearest" in capsys.readouterr().err
+    assert main(["predict", str(out), str(tmp_path / "x.npz"), "--client", "1", "--trust"]) == 0
+    typed = [f"--set={key}={value}" for key, value in OWN.items()]
+    assert main([*resume, *typed]) == 0
+    assert main([*resume, "--trust"]) == 0

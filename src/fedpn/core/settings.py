@@ -106,6 +106,16 @@ def find_object(setting: str, spec: str, kind: str) -> Any:
     return found
 
 
+def named_code(tree: Tree) -> dict[str, str]:
+    """The settings that name code of somebody's own, which is run when it is found.
+
+    >>> named_code({"algorithm": "mine.py:Own", "routing": {"router": "msp"}, "dataset": "a:b"})
+    {'algorithm': 'mine.py:Own'}
+    """
+    keys = ("algorithm", "head.kind", "routing.router", "routing.rule")
+    return {k: v for k, v in leaves(tree) if k in keys and isinstance(v, str) and ":" in v}
+
+
 def words(cls: type) -> dict[str, str]:
     """What the fields of a dataclass are for.
 

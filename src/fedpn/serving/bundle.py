@@ -14,7 +14,7 @@ import torch
 import fedpn
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.settings import build
+from fedpn.core.settings import build, named_code
 from fedpn.core.trees import Params, Slots
 from fedpn.federated.settings import HeadSettings
 from fedpn.nn.blueprint import Blueprint
@@ -145,11 +145,20 @@ def _from_tree(tree: Any, path: Path) -> About:
         raise store.Damaged(f"{path / 'bundle.json'} is damaged: {error!r}") from None
 
 
-def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
-    """Reads one client's part of a run or of an exported folder."""
+def open_bundle(path: Path, client: int | str | None = None, trust: bool = False) -> Bundle:
+    """Reads one client's part of a run or of an exported folder.
+
+    Code that it names is imported, and so run, only where the folder is trusted.
+    """
     path = _place(path)
     store.verify(path, ["bundle.json"])
     about = read_about(path)
+    code = named_code(_to_tree(about, elsewhere=False) | {"head": asdict(about.head)})
+    if code and not trust:
+        raise UserError(
+            f"{path} names code of its own ({', '.join(code.values())}), which would be run; if you "
+            "know where it comes from, say so with --trust (from Python, trust=True)"
+        )
     if store.read_json(path / "bundle.json").get("elsewhere"):
         raise UserError(
             f"{path} is a server's: each node has its own model, below its state directory as "
@@ -171,10 +180,10 @@ def open_bundle(path: Path, client: int | str | None = None) -> Bundle:
     )
 
 
-def export(path: Path, client: int | str | None, out: Path) -> Bundle:
+def export(path: Path, client: int | str | None, out: Path, trust: bool = False) -> Bundle:
     """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
     path = _place(path)
-    bundle = open_bundle(path, client)
+    bundle = open_bundle(path, client, trust)
     store.claim(out, hint="")
     index = bundle.about.clients.index(bundle.client)
     store.write_tensors(out / SHARED, bundle.shared or {})

@@ -167,6 +167,9 @@ def _by_name(inputs: Any, features: Sequence[str]) -> Array:
     return np.asarray(inputs[list(features)])
 
 
-def load(path: str | Path, client: int | str | None = None) -> Predictor:
-    """Opens a finished run, or an exported folder, to answer for one client."""
-    return Predictor(open_bundle(Path(path), client))
+def load(path: str | Path, client: int | str | None = None, trust: bool = False) -> Predictor:
+    """Opens a finished run, or an exported folder, to answer for one client.
+
+    A folder that names code of somebody's own is opened only where it is trusted.
+    """
+    return Predictor(open_bundle(Path(path), client, trust))

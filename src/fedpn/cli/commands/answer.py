@@ -10,6 +10,8 @@ from fedpn.cli.commands.rows import write_rows
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
+TRUST = "run the code that this folder names (a router, a rule or a head of somebody's own)"
+
 
 def add(commands: Any) -> None:
     _add_predict(commands)
@@ -28,6 +30,7 @@ def _add_predict(commands: Any) -> None:
     )
     option("--client", help="whose models answer; needed where there are several")
     option("--out", type=Path, help="a .csv, .jsonl or .md file (default: lines on the terminal)")
+    option("--trust", action="store_true", help=TRUST)
     option(
         "--own-share",
         default="auto",
@@ -41,7 +44,7 @@ def _predict(options: argparse.Namespace) -> None:
     from fedpn.serving.inputs import read_inputs
     from fedpn.serving.predict import load
 
-    predictor = load(options.run, options.client)
+    predictor = load(options.run, options.client, options.trust)
     bundle = predictor.bundle
     names, inputs, remark = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
     if remark:
@@ -77,10 +80,11 @@ def _add_export(commands: Any) -> None:
     option("run", type=Path, metavar="RUN", help="a finished run")
     option("--client", help="whose")
     option("--out", type=Path, required=True, help="the new folder")
+    option("--trust", action="store_true", help=TRUST)
 
 
 def _export(options: argparse.Namespace) -> None:
     from fedpn.serving.bundle import export
 
-    bundle = export(options.run, options.client, options.out)
+    bundle = export(options.run, options.client, options.out, options.trust)
     print(f"client {bundle.client}: {options.out} (try: fedpn predict {options.out} INPUT)")

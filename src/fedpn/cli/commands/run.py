@@ -33,6 +33,7 @@ def add(commands: Any) -> None:
     option("--tensorboard", action="store_true", help="write event files into the run directory")
     option("--mlflow", action="store_true", help="log to MLflow")
     option("--resume", action="store_true", help="go on with the run in --out")
+    option("--trust", action="store_true", help="with --resume: run the code that the run names")
     option(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
     )
@@ -77,7 +78,9 @@ def _config(options: argparse.Namespace) -> "Config":
     if options.resume:
         if options.out is None:
             raise UserError("--resume needs --out: the directory of the run to go on with")
-        layers.insert(0, stored(options.out))
+        kept = stored(options.out)
+        _refuse_strange_code(kept, options)
+        layers.insert(0, kept)
     flags = ("dataset", "algorithm", "clients", "rounds", "seed")
     for name in flags:
         value = getattr(options, name)
@@ -93,6 +96,23 @@ def _config(options: argparse.Namespace) -> "Config":
     config = resolve(layers)
     _refuse_idle(options.set, config)
     return config
+
+
+def _refuse_strange_code(kept: dict[str, Any], options: argparse.Namespace) -> None:
+    """What a run directory names is not run unless it was typed here, or the run is trusted."""
+    from fedpn.core.settings import leaves, named_code, parse_setting
+
+    typed = [dict(leaves(parse_setting(text))) for text in options.set]
+    known = {value for tree in typed for value in tree.values()} | {
+        options.algorithm,
+        options.router,
+    }
+    strange = [value for value in named_code(kept).values() if value not in known]
+    if strange and not options.trust:
+        raise UserError(
+            f"--resume: {options.out} names code of its own ({', '.join(strange)}), which would be "
+            "run; if you know where it comes from, add --trust"
+        )
 
 
 def _refuse_idle(settings: list[str], config: "Config") -> None:
