@@ -126,7 +126,7 @@ def test_a_rule_of_ones_own(tmp_path):
 
 
 def test_code_that_a_folder_names_is_not_run_unless_it_is_trusted(simulated, tmp_path, capsys):
-    """A folder may come from anybody: opening it, or going on with it, must run nothing of theirs."""
+    """A folder may come from anybody: to open it, or to go on with it, runs nothing of theirs."""
     out, _ = simulated
     with pytest.raises(fedpn.UserError, match=r"names code of its own .*--trust"):
         fedpn.load(out, 1)

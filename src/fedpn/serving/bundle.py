@@ -156,8 +156,8 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
     code = named_code(_to_tree(about, elsewhere=False) | {"head": asdict(about.head)})
     if code and not trust:
         raise UserError(
-            f"{path} names code of its own ({', '.join(code.values())}), which would be run; if you "
-            "know where it comes from, say so with --trust (from Python, trust=True)"
+            f"{path} names code of its own ({', '.join(code.values())}), which would be run; if "
+            "you know where it comes from, say so with --trust (from Python, trust=True)"
         )
     if store.read_json(path / "bundle.json").get("elsewhere"):
         raise UserError(

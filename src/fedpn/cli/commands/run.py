@@ -102,11 +102,8 @@ def _refuse_strange_code(kept: dict[str, Any], options: argparse.Namespace) -> N
     """What a run directory names is not run unless it was typed here, or the run is trusted."""
     from fedpn.core.settings import leaves, named_code, parse_setting
 
-    typed = [dict(leaves(parse_setting(text))) for text in options.set]
-    known = {value for tree in typed for value in tree.values()} | {
-        options.algorithm,
-        options.router,
-    }
+    typed = [value for text in options.set for _, value in leaves(parse_setting(text))]
+    known = [*typed, options.algorithm, options.router]
     strange = [value for value in named_code(kept).values() if value not in known]
     if strange and not options.trust:
         raise UserError(
