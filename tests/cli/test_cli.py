@@ -199,7 +199,7 @@ def test_a_router_of_ones_own_file(tmp_path):
     assert main(["run", *QUICK, "--router", spec, "--out", str(out)]) == 0
     metrics = json.loads((out / "metrics.json").read_text())
     assert (metrics["headline"], metrics["routing"]["score"]) == ("switch", spec)
-    predictor = fedpn.load(out, 1)
+    predictor = fedpn.load(out, 1, trust=True)
     assert predictor.bundle.router["centre"].shape == (16,)
     answers = predictor(load_dataset("digits").x[:5, 0])
     assert all(answer.uncertainty["epistemic"] >= 0 for answer in answers)
