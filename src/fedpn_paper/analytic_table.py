@@ -29,6 +29,16 @@ HEAD = (
     "seeds",
 )
 
+RIDGE_HEAD = (
+    "set",
+    *(f"{who}, Mix" for who in ("local", "global", "switch", "bayes", "oracle")),
+    "AURC",
+    "ECE",
+    "own stream",
+    "foreign stream",
+    "seeds",
+)
+
 Tree = dict[str, Any]
 
 
@@ -40,6 +50,34 @@ def table(results: Path) -> str:
         ours = _read(sorted((results / "analytic").glob(f"{name}-s*.json")))
         lines.append("| " + " | ".join([title, *_cells(paper, ours)]) + " |")
     return "\n".join(lines)
+
+
+def ridge_table(results: Path) -> str:
+    """FedPN with a ridge head on patches and the trained encoder's layers."""
+    lines = ["| " + " | ".join(RIDGE_HEAD) + " |", "|" + " --- |" * len(RIDGE_HEAD)]
+    for name, title in SETS.items():
+        runs = _read(sorted((results / "ridge").glob(f"{name}-s*.json")))
+        if runs:
+            lines.append("| " + " | ".join([title, *_ridge_cells(runs)]) + " |")
+    return "\n".join(lines)
+
+
+def _ridge_cells(runs: Sequence[Tree]) -> list[str]:
+    ways = ("local", "global", "switch", "bayes", "oracle")
+    accuracy = [stat([100 * run["accuracy"][who]["mix"] for run in runs]) for who in ways]
+    streams = [
+        stat([100 * run["streams"][name]["accuracy"] for run in runs])
+        for name in ("own", "foreign")
+    ]
+    aurc = stat([run["abstention"]["aurc"] for run in runs]).mean
+    ece = stat([run["calibration"]["ece"] for run in runs]).mean
+    return [
+        *map(str, accuracy),
+        f"{aurc:.4f}",
+        f"{ece:.3f}",
+        *map(str, streams),
+        str(len(runs)),
+    ]
 
 
 def _read(paths: Sequence[Path]) -> list[Tree]:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from fedpn_paper.analytic_table import SETS, table
+from fedpn_paper.analytic_table import SETS, ridge_table, table
 
 HERE = Path(__file__).parents[2]
 
@@ -27,3 +27,7 @@ def test_a_cell_is_a_mean_over_seeds():
     mix = sum(run["accuracy"]["bayes"]["mix"] for run in runs) / 3
     row = next(line for line in table(HERE / "results").splitlines() if "SVHN" in line)
     assert f"{100 * mix:.1f}" in row.split("|")[6]
+
+
+def test_the_page_shows_the_ridge_heads_too():
+    assert ridge_table(HERE / "results") in (HERE / "docs" / "bayes.md").read_text()
