@@ -17,7 +17,8 @@ class Means(Head):
     def client(self, site, sent, memory):
         z = site.observer.embed(site.train)
         member = one_hot(site.setup.labels(site.train), site.setup.blueprint.classes).to(z)
-        return Reply(memory, {"sums": {"z": member.T @ z, "rows": member.sum(0)}})
+        means = {"z": member.T @ z / len(z), "rows": member.mean(0)}
+        return Reply(memory, {"sums": means}, weight=len(z))
 
     def server(self, server, total):
         sums = total.sum["sums"]

@@ -384,12 +384,19 @@ def _sums(content, **changes):
     return RecordDict({"report": content.config_records["report"], "slots": ArrayRecord(arrays)})
 
 
+def _weighing(content, weight):
+    report = ConfigRecord(dict(content.config_records["report"]) | {"weight": weight})
+    return RecordDict({"report": report, "slots": content.array_records["slots"]})
+
+
 MOMENTS = {
     "shape": lambda c: _sums(c, total=[1.0] * 4),
     "not finite": lambda c: _sums(c, total=[float("nan")]),
     "no rows": lambda c: _sums(c, counts=[-5.0]),
     "squares": lambda c: _sums(c, squares=[-1.0]),
     "another": lambda c: _sums(c, more=[1.0]),
+    "weight": lambda c: _weighing(c, -3.0),
+    "no weight": lambda c: _weighing(c, float("nan")),
 }
 
 

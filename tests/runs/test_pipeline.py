@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 import fedpn
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.cli.main import main
-from fedpn.core.settings import read_toml
+from fedpn.core.settings import nest, read_toml
 from fedpn.core.trees import flatten
 from fedpn.data.sources.datasets import load as load_dataset
 from fedpn.federated import checkpoint
@@ -437,3 +437,27 @@ def test_the_router_foreign_scores_by_the_global_models_belief(tmp_path):
     absent = np.setdiff1d(np.arange(10), dataset.y[federation.train[1]])
     told = [answer.uncertainty["epistemic"] for answer in answers]
     assert told == pytest.approx(probs[:, absent].sum(1), abs=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["analytic", "fedpn"])
+def test_what_is_judged_is_what_a_bundle_answers(algorithm, tmp_path):
+    """Bayes' rule by its figures, and by its answers to the same rows with the same share."""
+    config = resolve(
+        [
+            nest(
+                {k.replace("__", "."): v for k, v in SMALL.items()}
+                | {"algorithm": algorithm, "routing.rule": "bayes"}
+            )
+        ]
+    )
+    metrics = fedpn.runs.pipeline.run(config, tmp_path / "run")
+    setup = prepare(config)
+    for client in range(4):
+        rows = setup.federation.ind(client)
+        answers = fedpn.load(tmp_path / "run", client)(setup.dataset.x[rows], own_share=0.5)
+        right = [
+            a.guess == setup.dataset.classes[k]
+            for a, k in zip(answers, setup.dataset.y[rows], strict=True)
+        ]
+        told = metrics["per_client"][client]["accuracy"]["bayes"]["ind"]
+        assert np.mean(right) == pytest.approx(told, abs=1e-9)

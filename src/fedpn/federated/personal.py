@@ -47,7 +47,7 @@ class Adapt(Phase):
         if max(map(len, plans)):
             memories = self._fit(sites, sent, memories, plans, tick)
         owned = [
-            own_part(method, setup.model.task, sent, memory, site.client)
+            own_part(method, setup.model.task, sent, memory, site.name)
             for site, memory in zip(sites, memories, strict=True)
         ]
         none = torch.ones(len(sites))
@@ -86,11 +86,14 @@ class Adapt(Phase):
 
     def plan(self, rows: Array, client: int) -> Array:
         """Draws a client's batches."""
-        steps = steps_of(len(rows), self.batch, self.method.adapt_epochs, self.method.adapt_steps)
-        return draw(rows, steps, self.batch, seeds.stream("adapt", self.seed, client))
+        return draw(rows, self._steps(rows), self.batch, seeds.stream("adapt", self.seed, client))
+
+    def _steps(self, rows: Array) -> int:
+        method = self.method
+        return steps_of(len(rows), self.batch, method.adapt_epochs, method.adapt_steps)
 
     def ticks(self, sites: Sequence[Site]) -> int:
-        return max(len(self.plan(site.train, site.client)) for site in sites)
+        return max(self._steps(site.train) for site in sites)
 
 
 def _embedded(sites: Sequence[Site]) -> Tensor:
@@ -98,7 +101,7 @@ def _embedded(sites: Sequence[Site]) -> Tensor:
     return sites[0].observer.embed.pool(np.concatenate([site.train for site in sites]))
 
 
-def own_part(method: FedAvg, task: Task, server: Slots, memory: Slots, client: int) -> Params:
+def own_part(method: FedAvg, task: Task, server: Slots, memory: Slots, client: str) -> Params:
     """What a client predicts with beside the shared model; told by names."""
     whole = method.predictor(server, memory)
     alone = method.shared(server) is None

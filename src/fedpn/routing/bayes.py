@@ -153,10 +153,8 @@ class Bayes(Rule):
         >>> Bayes(even, even, 0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, Scores(0.04, 0.1, 0.2))
         '96 % own: of the kinds that this client has, and clear (0.2 ≤ 0.5)'
         """
-        mine, known = (
-            f"{100 * (1 - scores.epistemic):.0f} % own",
-            "of the kinds that this client has",
-        )
+        mine = f"{100 * (1 - scores.epistemic):.0f} % own"
+        known = "of the kinds that this client has"
         ours, theirs = (
             compare(scores.total, limit) for limit in (self.own_doubt, self.foreign_doubt)
         )

@@ -87,11 +87,12 @@ class Judge(Phase):
         rules = {kind: from_state(kind, memory["rule"]) for kind in kinds_of(memory["rule"])}
         bayes = rules["bayes"]
         assert isinstance(bayes, Bayes)
-        if not memory["own"]:  # the client's model is the federation's, under the client's prior
-            views = views._replace(local=under_own_prior(views, bayes))
         decisions = {kind: rule.decide(views) for kind, rule in rules.items()}
         by_rule = {rules[kind].row: Answer(d.probs, d.total) for kind, d in decisions.items()}
-        answers = answers_of(views, by_rule, sets["ind"])
+        shown = views
+        if not memory["own"]:  # the client's model is the federation's, under the client's prior
+            shown = views._replace(local=under_own_prior(views, bayes))
+        answers = answers_of(shown, by_rule, sets["ind"])
         decision = decisions[self.rule]
         found = streams(views, bayes, labels, sets)
         return View(

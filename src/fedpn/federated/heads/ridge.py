@@ -40,7 +40,9 @@ class Survey(Phase):
         for part in chunks(seen_at(site, site.train)):
             new = self.features.sums(part)
             found = {r: zip_with(torch.add, found[r], new[r]) for r in new} if found else new
-        counts = torch.bincount(labels_at(site, site.train), minlength=classes_at(site))
+        counts = torch.bincount(
+            site.setup.labels(site.train), minlength=site.setup.blueprint.classes
+        )
         return Reply(memory, found | {"classes": {"counts": counts.double()}})
 
     def objection(self, statistics: Slots) -> str:
@@ -87,7 +89,7 @@ class Choose(Phase):
 
     @torch.no_grad()
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        state, labels = sent[SLOT], labels_at(site, site.calibration)
+        state, labels = sent[SLOT], site.setup.labels(site.calibration)
         candidates = state["candidates"]
         heat = torch.tensor(TEMPERATURES, dtype=torch.float64)
         right = torch.zeros(len(candidates), dtype=torch.float64)
@@ -102,8 +104,7 @@ class Choose(Phase):
                 logs = (scores / temperature).log_softmax(-1)
                 picked = logs.gather(-1, truth.expand(len(logs), -1)[..., None])
                 loss[:, i] -= picked.sum((1, 2)).cpu()
-        sums = {"right": right, "loss": loss, "rows": right.new_tensor(float(len(labels)))}
-        return Reply(memory, {"sums": sums})
+        return Reply(memory, {"sums": {"right": right, "loss": loss}})
 
     def server(self, server: Slots, total: Total) -> Slots:
         sums, state = total.sum["sums"], dict(server[SLOT])
@@ -145,17 +146,9 @@ def seen_at(site: Site, rows: Array) -> Seen:
     return Seen(site.setup.model, observe.common, site.setup.data.x[index], observe.embed(rows))
 
 
-def labels_at(site: Site, rows: Array) -> Tensor:
-    return site.setup.labels(rows)
-
-
-def classes_at(site: Site) -> int:
-    return site.setup.blueprint.classes
-
-
 def gram_of(features: Features, site: Site, state: Params) -> tuple[Tensor, Tensor]:
     """One client's G and B, in float64."""
-    labels, weights = labels_at(site, site.train), state["weights"]
+    labels, weights = site.setup.labels(site.train), state["weights"]
     gram = cross = torch.zeros(())
     start = 0
     for part in chunks(seen_at(site, site.train)):

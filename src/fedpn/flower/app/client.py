@@ -124,7 +124,8 @@ def play(visit: Visit, server: Slots) -> RecordDict:
 
         moved = {r: zip_with(torch.sub, p, server[r]) for r, p in reply.statistics.items()}
         return maskable(flatten(moved), len(share.rows), reply.loss)
-    return pack_report(Report(share.name, loss=reply.loss), reply.statistics)
+    report = Report(share.name, loss=reply.loss, weight=float(reply.weight))
+    return pack_report(report, reply.statistics)
 
 
 def personalise(visit: Visit, server: Slots) -> RecordDict:

@@ -75,8 +75,12 @@ class Messages:
                 self.roster.warn(f"{name} {error}")
                 refused.append(number)
                 continue
-            weight = float(self.roster.members[name].rows) if phase.remembers else 1.0
-            weights = torch.tensor([weight], dtype=torch.float64 if not phase.is_move else None)
+            # Of a round a node weighs by the rows that it told at first, not by what it says now.
+            known = float(self.roster.members[name].rows)
+            weight = known if phase.remembers else replies[name].report.weight
+            weights = torch.tensor(
+                [weight], dtype=torch.float32 if phase.is_move else torch.float64
+            )
             part = self.gatherer.part(upload, weights, phase.is_move)
             parts = self.gatherer.collect(parts, part, phase.is_move)
             loss += weight * replies[name].report.loss
@@ -95,7 +99,10 @@ class Messages:
         if reply.report.error:
             raise Refused(f"failed: {reply.report.error}")
         upload, form = read_upload(reply.content, form)
-        if not bool(self.gatherer.valid(sent, upload, 1)) or not math.isfinite(reply.report.loss):
+        report = reply.report
+        if not 0 < report.weight < math.inf:
+            raise Refused(f"uploaded what cannot be: its weight is {report.weight}")
+        if not bool(self.gatherer.valid(sent, upload, 1)) or not math.isfinite(report.loss):
             raise Refused("uploaded what is not finite, or moved too far")
         objection = phase.objection(map_slots(lambda t: t[0], upload))
         if objection:

@@ -40,6 +40,7 @@ class Report:
     name: str
     error: str = ""  # why it could not do what it was told
     loss: float = 0.0
+    weight: float = 1.0  # of what it uploads, in sums after the rounds
     facts: str = ""  # more, as JSON
 
 
