@@ -653,14 +653,13 @@ MASKED |= {"fedavg-norm": ("fedavg", NORM), "fedavg-adam": ("fedavg", KEEPING)}
 @pytest.mark.parametrize("case", MASKED)
 def test_masked_uploads_give_the_same_sum(case, tmp_path):
     name, changes = MASKED[case]
-    rounds = 1 if "-" in case else 2  # a second round of these makes much of a little
+    rounds = 1  # masks round at random, and a second round makes much of a little
     config = settings(name, {"rounds": rounds} | changes)
     conduct(LocalGrid(nodes(tmp_path / "a")), config, tmp_path / "plain")
     grid = LocalGrid(nodes(tmp_path / "b"))
     conduct(grid, config, tmp_path / "masked", secure=True)
     plain, masked = read_standing(tmp_path / "plain"), read_standing(tmp_path / "masked")
-    near = 1e-5 if rounds == 1 else 5e-5
-    torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=near)
+    torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
     assert masked.bases == plain.bases
     assert [k for k, _, _ in grid.heard].count("train") == rounds * 4 * NODES  # four a round
 
