@@ -36,6 +36,12 @@ def _switched(router: str, outliers: float) -> Tree:
 BATCH_NORM: Tree = {"model": {"norm": "batch"}}
 RESNET: Tree = {"model": {"encoder": "resnet18"}, "rounds": 30}
 RESET: Tree = {"method": {"optimizer_state": "reset"}}
+
+
+def _ridge(features: str) -> Tree:
+    return {"head": {"kind": "ridge", "features": features}}
+
+
 GAUSSIAN: Tree = {"routing": {"router": "gaussian"}}
 DENSITY, ENTROPY = _switched("log_density", 0.1), _switched("dirichlet_entropy", 0.2)
 VARIANTS = {
@@ -46,6 +52,9 @@ VARIANTS = {
     "gaussian": Variant("routed by Gaussians", GAUSSIAN, trained=False),
     "density10": Variant("switched by log density, 10 %", DENSITY, trained=False),
     "entropy20": Variant("switched by entropy, 20 %", ENTROPY, trained=False),
+    "layers": Variant("with a ridge head on its layers", _ridge("encoder"), trained=False),
+    "patches": Variant("with a ridge head on patches", _ridge("inputs"), trained=False),
+    "ridge": Variant("with a ridge head on both", _ridge("inputs+encoder"), trained=False),
 }
 OWN: dict[str, Tree] = {"fedbn": BATCH_NORM}  # what an algorithm cannot do without
 

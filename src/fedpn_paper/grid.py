@@ -32,7 +32,8 @@ COLUMNS = {
     "apfl": "APFL",
     "fedpn": "FedPN",
 }
-ALGORITHMS = (*COLUMNS, "local")
+ALGORITHMS = (*COLUMNS, "local", "analytic")
+CLOSED_FORM = ("layers", "patches", "ridge")  # FedPN's variants with a head that is solved for
 ROUTED = ("perfedavg", "fedbabu", "apfl", "fedpn")  # who has both a personal and a global model
 RESNET_SETS, RESNET_METHODS = ("cifar10", "svhn"), ("fedpn", "fedavg")
 QUICK: dict[str, Any] = {
@@ -46,6 +47,7 @@ QUICK_ROWS = 3000
 # What a cell costs, compared with FedAvg of LeNet-5.
 COSTS = {"fedpn": 1.3, "perfedavg": 2.5, "apfl": 2.0, "fedbn": 3.0}
 VARIANT_COSTS = {"norm": 3.0, "resnet18": 30.0, "gaussian": 0.2, "density10": 0.2, "entropy20": 0.2}
+VARIANT_COSTS |= {"layers": 0.8, "patches": 0.5, "ridge": 1.2}
 
 
 @dataclass(frozen=True)
@@ -114,14 +116,25 @@ def _opened(name: str, wish: Wish, out: Path) -> str:
 
 def _order(sets: Sequence[str], wish: Wish) -> Iterator[Cell]:
     """The cells of some sets, the most telling first."""
-    others = [a for a in ALGORITHMS if a != "fedpn"]
+    others = [a for a in ALGORITHMS if a not in ("fedpn", "analytic")]
     yield from (Cell(d, "fedpn", "", 0) for d in sets)
     yield from (Cell(d, a, "", 0) for d in sets for a in others)
     yield from (Cell(d, "fedpn", "", s) for s in range(1, wish.seeds) for d in sets)
+    yield from (Cell(d, "analytic", "", s) for s in range(wish.seeds) for d in sets)
+    yield from (Cell(d, "fedavg", "", s) for s in range(1, wish.seeds) for d in sets)
+    yield from (
+        Cell(d, "fedpn", v, s) for s in range(wish.seeds) for d in sets for v in CLOSED_FORM
+    )
     yield from (Cell(d, a, "gaussian", 0) for d in sets for a in ROUTED)
     yield from (Cell(d, "fedpn", v, 0) for d in sets for v in _switches(d))
     yield from (Cell(d, "fedavg", v, 0) for v in ("reset", "norm") for d in sets)
-    yield from (Cell(d, a, "", s) for s in range(1, wish.other_seeds) for d in sets for a in others)
+    yield from (
+        Cell(d, a, "", s)
+        for s in range(1, wish.other_seeds)
+        for d in sets
+        for a in others
+        if a != "fedavg" or s >= wish.seeds
+    )
     if not wish.quick:
         yield from (
             Cell(d, a, "resnet18", 0) for a in RESNET_METHODS for d in RESNET_SETS if d in sets

@@ -25,4 +25,4 @@ class Means(Head):
         return server | {"head": {"means": sums["z"] / sums["rows"].clamp(min=1)[:, None]}}
 
     def logits(self, seen, state):
-        return -torch.cdist(seen.z, state["means"]).square()
+        return -torch.cdist(seen, state["means"]).square()

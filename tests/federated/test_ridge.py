@@ -202,4 +202,4 @@ def test_tables_take_their_columns(tmp_path):
 def test_a_setup_of_other_rows_can_be_assembled():
     config = resolve([CONFIG])
     dataset, federation = deal_rows(config, read(config, "digits"))
-    assert assemble(config, dataset, federation).answer is not None
+    assert assemble(config, dataset, federation).head is not None

@@ -1,10 +1,15 @@
 """The real ServerApp and ClientApp, in one process: the same algorithms as in the simulator."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis.extra.numpy import arrays
+from hypothesis.strategies import floats
+from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[flower]'")
 
@@ -14,8 +19,10 @@ import fedpn
 from fedpn.algorithms import ALGORITHMS
 from fedpn.federated.checkpoint import Journal, State
 from fedpn.flower.app import roster as roster_module
+from fedpn.flower.app import whole
 from fedpn.flower.app.server import serve
 from fedpn.flower.app.server_app import app
+from fedpn.flower.app.share import open_share
 from fedpn.flower.app.standing import read_standing
 from fedpn.flower.app.state import NodeState
 from fedpn.flower.app.terms import read_terms
@@ -687,6 +694,61 @@ def test_the_server_sees_only_masked_vectors(tmp_path):
         assert flat.size == true.size
         assert abs(flat.mean() - 0.5) < 0.01 and abs(flat.var() - 1 / 12) < 0.005  # even
         assert abs(np.corrcoef(flat, true)[0, 1]) < 0.05
+
+
+CLOSED = {"rounds": 0, "head": {"kind": "ridge", "filters": 8, "fourier": 15}}
+
+
+@pytest.mark.parametrize("features", ["inputs", "encoder"])
+def test_masked_sums_of_a_head_are_those_in_clear(features, tmp_path):
+    config = settings("analytic", CLOSED | {"head": CLOSED["head"] | {"features": features}})
+    conduct(LocalGrid(nodes(tmp_path / "a")), config, tmp_path / "plain")
+    grid = LocalGrid({n: node | {"secure": True} for n, node in nodes(tmp_path / "b").items()})
+    conduct(grid, config, tmp_path / "masked", secure=True)
+    plain, masked = (load_file(tmp_path / d / "head.safetensors") for d in ("plain", "masked"))
+    assert plain.keys() == masked.keys()
+    for name, tensor in plain.items():
+        torch.testing.assert_close(masked[name], tensor, rtol=1e-5, atol=1e-6)
+    asked = [kind for kind, _, _ in grid.heard]
+    assert asked.count("train") == 3 * 4 * NODES  # survey, gram, choose: four messages each
+    for kind, _, content in grid.heard:  # normalisation is in clear; class counts no longer are
+        if kind != "train.sum":
+            assert all(not record for record in content.array_records.values())
+
+
+def test_a_node_that_vanishes_leaves_the_masked_sums_of_the_others(tmp_path):
+    grid, told = LocalGrid(nodes(tmp_path)), []
+
+    def spoil(kind, number, content):
+        told.append((kind, number))
+        if kind == "train" and number == 101 and told.count(("train", 101)) == 3:
+            return None  # of the survey, after it shared its keys
+        return content
+
+    grid.spoil = spoil
+    conduct(grid, settings("analytic", CLOSED), tmp_path / "run", secure=True)
+    head = load_file(tmp_path / "run/head.safetensors")
+    counts = np.zeros(10)
+    for number, node in nodes(tmp_path / "y").items():
+        if number != 101:
+            share = open_share(node, settings("analytic", CLOSED))
+            counts += np.bincount(share.dataset.y[share.rows], minlength=10)
+    np.testing.assert_array_equal(head["counts"], counts)
+
+
+@given(arrays(np.float64, (5, 7), elements=floats(-(2.0**33), 2.0**33)))
+def test_digits_add_up_exactly(values):
+    digits = whole.to_digits(values)
+    assert (digits == np.round(digits)).all() and digits.min() >= 0 and digits.max() <= whole.DIGIT
+    mean = whole.to_range(digits, 8.0).mean(1)
+    found = whole.from_digits(whole.from_mean(mean, 5, 8.0), 5)
+    np.testing.assert_allclose(found, values.sum(0), rtol=1e-15, atol=5 * 2.0**-37)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 2e10])
+def test_a_sum_beyond_what_masks_hold_is_refused(value):
+    with pytest.raises(fedpn.UserError, match="larger than"):
+        whole.to_digits(np.array([value]))
 
 
 def test_a_node_that_vanishes_under_its_mask_is_made_up_for(tmp_path):

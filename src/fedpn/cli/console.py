@@ -22,6 +22,8 @@ STAGES = {
     "survey": "survey",
     "gram": "sums of features",
     "choose": "ridge and temperature",
+    "own head": "heads of their own",
+    "change": "sums of features",
     "evaluate": "evaluation",
     "report": "report",
 }

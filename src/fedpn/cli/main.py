@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 import fedpn
-from fedpn.cli.commands import answer, data, doctor, flower, run, tables
+from fedpn.cli.commands import answer, data, doctor, flower, membership, run, tables
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
@@ -55,7 +55,7 @@ def _parser() -> Parser:
     parser = Parser(prog="fedpn", description=fedpn.__doc__)
     parser.add_argument("--version", action="version", version=f"fedpn {fedpn.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (run, answer, tables, data, doctor, flower, *_plugins()):
+    for family in (run, answer, membership, tables, data, doctor, flower, *_plugins()):
         family.add(commands)
     return parser
 

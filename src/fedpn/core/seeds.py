@@ -32,6 +32,7 @@ STREAMS = {
     "tuning": Stream(15, ("repeat", "client")),  # rows held out from training
     "dim": Stream(17),  # noise on dim pictures
     "features": Stream(16),  # random filters and Fourier features
+    "others": Stream(18, ("client",)),  # rows of other clients, where no class is foreign
     "strangers": Stream(31),
     "refusal": Stream(32, ("client",)),
 }

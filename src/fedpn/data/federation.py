@@ -1,5 +1,6 @@
 """Disjoint train, calibration and test rows per client; what is known and unknown to each."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +29,14 @@ class Federation:
     def clients(self) -> int:
         return len(self.train)
 
+    def only(self, clients: Sequence[int]) -> "Federation":
+        """The same with some of the clients."""
+        train, calibration, test = (
+            tuple(use[client] for client in clients)
+            for use in (self.train, self.calibration, self.test)
+        )
+        return Federation(self.labels, train, calibration, test, self.seed)
+
     def rows(self, client: int) -> Array:
         """All rows of a client."""
         uses = (self.train, self.calibration, self.test)
@@ -52,6 +61,12 @@ class Federation:
         size = min(len(known), len(unknown))
         rng = seeds.stream("mix", self.seed, client)
         return np.concatenate([np.sort(rng.permutation(rows)[:size]) for rows in (known, unknown)])
+
+    def others(self, client: int) -> Array:
+        """As many test rows of other clients, drawn by the seed: not its own, of any class."""
+        rows = np.setdiff1d(self._pool, self.test[client])
+        rng = seeds.stream("others", self.seed, client)
+        return np.sort(rng.permutation(rows)[: len(self.test[client])])
 
     @cached_property
     def counts(self) -> Array:  # [clients, classes]

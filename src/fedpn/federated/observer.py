@@ -1,6 +1,7 @@
 """Asks models for their opinions of rows; the shared one's are computed once, whoever asks."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -48,6 +49,26 @@ class Embedder:
         return torch.cat([self.model.embed(encoder, self.x[r]) for r in torch.split(rows, CHUNK)])
 
 
+class ClosedForm(Protocol):
+    """A head in closed form, as an observer asks it."""
+
+    def look(self, model: Model, params: Params, state: Params, x: Tensor, z: Tensor) -> Tensor:
+        """What the head sees of inputs and their embeddings."""
+
+    def logits(self, seen: Tensor, state: Params) -> Tensor:
+        """How it answers to what it sees, by its state."""
+
+    def likeness(self, seen: Tensor, state: Params) -> Tensor | None:
+        """Log odds that inputs look like the client's."""
+
+
+class OwnSight(NamedTuple):
+    """What a client's own head in closed form says of rows."""
+
+    logits: Tensor | None  # [B, K]; None: it answers as the federation's
+    likeness: Tensor | None  # [B], log odds of own against others, where their looks tell
+
+
 class Observer:
     """The models of a federation, before the rows of one process."""
 
@@ -56,11 +77,15 @@ class Observer:
         model: Model,
         common: Params | None,
         embed: Embedder,
-        head: Callable[[Tensor, Tensor], Tensor] | None = None,
+        head: ClosedForm | None = None,
+        state: Params | None = None,
     ) -> None:
         self.model, self.embed = model, embed
         self.common = common  # None where there is no global model
-        self.head = head  # (inputs, embeddings) -> logits, in place of the trained head's
+        self.head = head if common is not None else None  # in place of the trained one
+        self.state = state or {}  # of the head
+        self._sights = torch.empty(0)  # what the head sees of rows that several ask for
+        self._sighted = torch.zeros(len(embed.x), dtype=torch.bool)
         self._known = torch.zeros(len(embed.x), dtype=torch.bool)
         self._store: Opinion | None = None
 
@@ -82,9 +107,37 @@ class Observer:
             return view(self.model, self.common, z)
         parts = []
         for index, part in zip(torch.split(rows, CHUNK), torch.split(z, CHUNK), strict=True):
-            logits = self.head(self.embed.x[index.to(z.device)], part)
-            parts.append(of_logits(logits, part))
+            parts.append(of_logits(self.head.logits(self._see(index, part), self.state), part))
         return join(parts).map(Tensor.cpu)
+
+    @torch.no_grad()
+    def own_sight(self, own: Params, rows: Array) -> OwnSight:
+        """What a client's own head says, where it has one."""
+        if not own or self.head is None:
+            return OwnSight(None, None)
+        seen = self.see(rows)
+        likeness = self.head.likeness(seen, own)
+        logits = self.head.logits(seen, own).cpu() if "matrix" in own else None
+        return OwnSight(logits, None if likeness is None else likeness.cpu())
+
+    @torch.no_grad()
+    def see(self, rows: Array) -> Tensor:
+        """What the head sees of rows; kept, since the heads of several clients may ask."""
+        index = torch.from_numpy(rows)
+        for missing in torch.split(torch.unique(index[~self._sighted[index]]), CHUNK):
+            found = self._see(missing, self.embed(missing.numpy()))
+            if not len(self._sights):  # pages that are never written to are never taken
+                self._sights = found.new_empty(len(self.embed.x), found.shape[1])
+            self._sights[missing.to(found.device)] = found
+            self._sighted[missing] = True
+        return self._sights[index.to(self._sights.device)]
+
+    def _see(self, rows: Tensor, z: Tensor) -> Tensor:
+        assert self.head is not None and self.common is not None
+        if self._sighted[rows].all():
+            return self._sights[rows.to(z.device)]
+        x = self.embed.x[rows.to(z.device)]
+        return self.head.look(self.model, self.common, self.state, x, z)
 
     def local(self, own: Params, rows: Array) -> Opinion:
         """The opinion of a client's model; where it has nothing of its own, the global one's."""

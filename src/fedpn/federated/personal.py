@@ -18,7 +18,7 @@ from fedpn.data.dataset import Array
 from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
 from fedpn.federated.site import Site
 from fedpn.routing.routers import Router
-from fedpn.routing.rule import Lesson, Views
+from fedpn.routing.rule import EVEN, Lesson, Views
 from fedpn.routing.rules import find_rule, to_state
 from fedpn.routing.settings import RoutingSettings
 
@@ -164,9 +164,10 @@ class Calibrate(Phase):
 
 
 def views_of(site: Site, router: Router | None, memory: Slots, rows: Array) -> Views:
-    """Both models' opinions of rows, and the router's score where there is one."""
+    """All that is known of rows: opinions, the router's score, what the client's own head says."""
+    sight = site.observer.own_sight(memory.get("head", {}), rows)
     local, shared = site.observer.local(memory["own"], rows), site.observer.shared(rows)
     score = local.total
     if router is not None:
         score = router.score(local, shared, memory.get("router", {}))
-    return Views(local, shared, score)
+    return Views(local, shared, score, EVEN, *sight)

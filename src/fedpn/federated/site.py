@@ -1,8 +1,6 @@
 """A client as a phase sees it, and what the clients of one process share."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,12 +11,9 @@ from fedpn.core.trees import Params, Slots
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation
-from fedpn.federated.observer import Embedder, Observer
+from fedpn.federated.observer import ClosedForm, Embedder, Observer
 from fedpn.nn.blueprint import Blueprint
 from fedpn.nn.task import Model
-
-# (model, its parameters, a head's state, inputs, embeddings) -> logits
-Answerer = Callable[[Model, Params, Params, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class Setup:
     federation: Federation
     data: Data
     network: Network | None = None
-    answer: Answerer | None = None  # a head in closed form, where the run has one
+    head: ClosedForm | None = None  # where the run has one
 
     @property
     def model(self) -> Model:
@@ -74,10 +69,8 @@ class Setup:
         owned = {name for name in task.encoder_names if method.owns(task, name)}
         embed = Embedder(self.model, self.data.x, server["model"], owned)
         common = method.shared(server)
-        head = None
-        if self.answer is not None and "head" in server and common is not None:
-            head = partial(self.answer, self.model, common, server["head"])
-        return Observer(self.model, common, embed, head)
+        head = self.head if "head" in server else None
+        return Observer(self.model, common, embed, head, server.get("head"))
 
 
 @dataclass(frozen=True)

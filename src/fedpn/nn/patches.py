@@ -17,6 +17,7 @@ RIDGE = 0.1  # of the whitening
 THRESHOLD = 0.25  # a response counts as far as it exceeds this, either way
 CELLS = 3  # responses are averaged over 3×3 parts of the image
 STRIDE = 2  # between the patches whose moments are taken
+IMAGES = 16  # at once: their responses stay in the processor's cache
 
 
 class PatchMoments(NamedTuple):
@@ -43,6 +44,11 @@ def scaled(x: Tensor) -> Tensor:
 
 def moments(x: Tensor) -> PatchMoments:  # [B, C, H, W]
     """Adds up the patches of some images."""
+    parts = [_moments(part) for part in torch.split(x, IMAGES)]
+    return PatchMoments(*(torch.stack(sums).sum(0) for sums in zip(*parts, strict=True)))
+
+
+def _moments(x: Tensor) -> PatchMoments:
     size = patch_size(*x.shape[2:])
     patches = F.unfold(scaled(x), size, stride=STRIDE).transpose(1, 2).flatten(0, 1)  # [n, P]
     centred = patches - patches.mean(1, keepdim=True)
@@ -63,18 +69,22 @@ def draw_filters(m: PatchMoments, count: int, rng: torch.Generator) -> tuple[Ten
 
 
 def pooled(x: Tensor, filters: Tensor, shift: Tensor) -> Tensor:  # -> [B, 2·M·9]
-    """Soft-thresholded responses to both signs of each filter, averaged over parts of the image.
+    """Soft-thresholded responses to both signs of each filter, averaged over parts of the image."""
+    return torch.cat([_pooled(part, filters, shift) for part in torch.split(x, IMAGES)])
 
-    A filter's response to a contrast-normalised patch follows from three plain convolutions.
-    """
+
+def _pooled(x: Tensor, filters: Tensor, shift: Tensor) -> Tensor:
+    """A filter's response to a contrast-normalised patch follows from three plain convolutions."""
     x = scaled(x)
     channels, size = x.shape[1], patch_size(*x.shape[2:])
     kernels = filters.reshape(len(filters), channels, size, size)
-    box = torch.full((1, channels, size, size), 1 / filters.shape[1], dtype=x.dtype)
-    box = box.to(x.device)
+    box = x.new_full((1, channels, size, size), 1 / filters.shape[1])
     mean, square = F.conv2d(x, box), F.conv2d(x.square(), box)
-    spread = ((square - mean.square()).clamp(min=0) + EPSILON).sqrt()
+    scale = ((square - mean.square()).clamp(min=0) + EPSILON).rsqrt()
     tilt = filters.sum(1)[:, None, None]
-    response = (F.conv2d(x, kernels) - mean * tilt) / spread - shift[:, None, None]
-    both = torch.cat([F.relu(response - THRESHOLD), F.relu(-response - THRESHOLD)], 1)
-    return F.adaptive_avg_pool2d(both, CELLS).flatten(1)
+    response = F.conv2d(x, kernels)
+    response.addcmul_(mean, tilt, value=-1).mul_(scale).sub_(shift[:, None, None])
+    below = F.relu_(-response - THRESHOLD)
+    above = F.relu_(response.sub_(THRESHOLD))
+    both = [F.adaptive_avg_pool2d(side, CELLS).flatten(1) for side in (above, below)]
+    return torch.cat(both, 1)

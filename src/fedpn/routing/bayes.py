@@ -7,6 +7,10 @@ share ρ of own inputs,
     P(own | x) = σ(log Σ_y p_g(y|x)·π_own(y) − log Σ_y p_g(y|x)·π_foreign(y) + logit ρ),
     p(y | x) = P(own | x)·p(y | x, own) + (1 − P(own | x))·p(y | x, foreign).
 
+Where the client has every class, and its inputs look unlike others', P(own | x) comes from their
+looks instead (`federated.heads.own`), and others' inputs have the even prior. A client's own head
+takes the place of p_g among own inputs, where it has one.
+
 ρ is ½ before any input is seen and is learned from unlabelled inputs by EM (Saerens et al., 2002,
 for two shares), with one pseudo-count on each side.
 """
@@ -58,10 +62,14 @@ def believe(views: Views, own: Tensor, foreign: Tensor, weight: float) -> Belief
     log_g = views.shared.probs.double().clamp(min=TINY).log()
     mine = log_g + own.log()
     log_own = mine.log_softmax(-1)
+    if views.own_logits is not None:
+        log_own = (views.own_logits.double().log_softmax(-1) + own.log()).log_softmax(-1)
     if weight:
         log_local = views.local.probs.double().clamp(min=TINY).log()
         log_own = ((1 - weight) * log_own.clamp(min=-1e3) + weight * log_local).log_softmax(-1)
-    if not foreign.any():  # the client has every class: what comes may all be its own
+    if not foreign.any():  # the client has every class: looks may tell, else all may be its own
+        if views.likeness is not None:
+            return Belief(views.likeness.clamp(-SURE, SURE), log_own.exp(), log_g.exp())
         return Belief(torch.full_like(log_g[:, 0], SURE), log_own.exp(), log_own.exp())
     theirs = log_g + foreign.log()
     odds = torch.logsumexp(mine, -1) - torch.logsumexp(theirs, -1)
@@ -107,7 +115,8 @@ class Bayes(Rule):
     def calibrate(cls, lesson: Lesson, settings: RoutingSettings) -> Self:
         views, labels = lesson.views, lesson.labels
         own, foreign = learn_priors(lesson.counts)
-        tries = [cls(own, foreign, weight, 0.0, 0.0) for weight in WEIGHTS]
+        alone = torch.equal(views.local.probs, views.shared.probs)  # the client has none of its own
+        tries = [cls(own, foreign, w, 0.0, 0.0) for w in (WEIGHTS[:1] if alone else WEIGHTS)]
         best = min(tries, key=lambda rule: (rule._own_loss(views, labels), rule.weight))
         certain = best.believe(views).probs(EVEN)
         return replace(

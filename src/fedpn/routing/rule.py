@@ -25,6 +25,20 @@ class Views(NamedTuple):
     shared: Opinion
     score: Tensor  # [B], higher = less the client's own
     share: float = EVEN  # of own inputs among all
+    own_logits: Tensor | None = None  # [B, K], of a client's own head in closed form
+    likeness: Tensor | None = None  # [B], log odds that inputs look like the client's
+
+    def take(self, index: Tensor) -> "Views":
+        """The same of some of the rows."""
+        own, alike = self.own_logits, self.likeness
+        return Views(
+            self.local.take(index),
+            self.shared.take(index),
+            self.score[index],
+            self.share,
+            None if own is None else own[index],
+            None if alike is None else alike[index],
+        )
 
 
 class Lesson(NamedTuple):

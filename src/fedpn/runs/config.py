@@ -50,6 +50,7 @@ class DataSettings:
         tuple[str, ...], "of a table, the columns, in this order; none: all others"
     ] = ()
     image_size: Annotated[int, Bounds(low=0, high=4096), "of own images; 0: that of the data"] = 0
+    without: Annotated[tuple[str, ...], "clients that take no part, as if never dealt to"] = ()
     classes: Annotated[tuple[str, ...], "by number; none: those of the data, in their order"] = ()
 
 

@@ -51,6 +51,7 @@ class View:
     decision: Decision | None = None
     rule: Rule | None = None
     streams: Tree | None = None  # Bayes' rule, its share learned from the rows of a set
+    apart: Tree | None = None  # what Bayes' rule tells the client's inputs from others' by
 
     @property
     def judged(self) -> Tensor:
@@ -95,9 +96,28 @@ class Judge(Phase):
         answers = answers_of(shown, by_rule, sets["ind"])
         decision = decisions[self.rule]
         found = streams(views, bayes, labels, sets)
+        found["others"] = self._others(site, memory, bayes, views.take(sets["ind"]))
         return View(
-            rows, labels, sets, answers, decision.epistemic, decision, rules[self.rule], found
+            rows,
+            labels,
+            sets,
+            answers,
+            decision.epistemic,
+            decision,
+            rules[self.rule],
+            found,
+            told_apart_by(bayes, memory),
         )
+
+    def _others(self, site: Site, memory: Slots, bayes: Bayes, own: Views) -> Tree:
+        """Bayes' rule on other clients' rows, where no class tells them from the client's."""
+        rows = site.setup.federation.others(site.client)
+        if bayes.foreign.any() or not len(rows):
+            return {"accuracy": None, "own_share": None, "auroc": None}
+        theirs = views_of(site, self.router, memory, rows)
+        odds = [bayes.believe(views).odds for views in (own, theirs)]
+        labels = torch.from_numpy(site.setup.federation.labels[rows])
+        return _stream(theirs, bayes, labels) | {"auroc": metrics.auroc(-odds[0], -odds[1])}
 
 
 def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str, Tensor]]:
@@ -129,12 +149,25 @@ def streams(views: Views, bayes: Bayes, labels: Tensor, sets: dict[str, Tensor])
         place = sets[kind]
         found[name] = {"accuracy": None, "own_share": None}
         if len(place):
-            some = Views(views.local.take(place), views.shared.take(place), views.score[place])
-            share = bayes.learn_share(some)
-            guess = bayes.believe(some).probs(share).argmax(-1)
-            right = metrics.accuracy(guess, labels[place])
-            found[name] = {"accuracy": right, "own_share": share}
+            found[name] = _stream(views.take(place), bayes, labels[place])
     return found
+
+
+def _stream(views: Views, bayes: Bayes, labels: Tensor) -> Tree:
+    share = bayes.learn_share(views)
+    guess = bayes.believe(views).probs(share).argmax(-1)
+    return {"accuracy": metrics.accuracy(guess, labels), "own_share": share}
+
+
+def told_apart_by(bayes: Bayes, memory: Slots) -> Tree:
+    """What Bayes' rule goes by at a client; means over clients are shares of them."""
+    head = memory.get("head", {})
+    return {
+        "classes": float(bayes.foreign.any()),
+        "looks": float("direction" in head),
+        "own_head": float("matrix" in head),
+        "own_model": bayes.weight,
+    }
 
 
 def answers_of(views: Views, by_rule: dict[str, Answer], known: Tensor) -> dict[str, Answer]:
@@ -186,7 +219,7 @@ def client_metrics(view: View, headline: str) -> Tree:
             "outcomes": dict(zip(OUTCOMES, shares.tolist(), strict=True)),
         }
     if view.streams is not None:
-        tree["streams"] = view.streams
+        tree["streams"], tree["apart"] = view.streams, view.apart
     measures = {"ece": metrics.ece, "nll": metrics.nll, "brier": metrics.brier}
     tree["calibration"] = {n: measure(answer.probs, labels) for n, measure in measures.items()}
     return tree

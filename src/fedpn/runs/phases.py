@@ -23,6 +23,8 @@ def phases_of(config: Config) -> list[Phase]:
     if head is not None:
         phases += head.phases()
     phases.append(Adapt(config.method, config.train.batch, config.seed))
+    if head is not None and config.rule:
+        phases += head.personal()
     if router is not None:
         phases.append(FitRouter(router))
     if config.rule:

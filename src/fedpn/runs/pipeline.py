@@ -10,7 +10,7 @@ import torch
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.settings import leaves, read_toml
-from fedpn.core.trees import Slots
+from fedpn.core.trees import Slots, flatten
 from fedpn.data.describe import client_name
 from fedpn.federated import privacy
 from fedpn.federated.checkpoint import Journal
@@ -27,6 +27,8 @@ from fedpn.runs.figures import figures, gallery
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import fingerprint, prepare
 from fedpn.serving.bundle import About, provenance, write_models
+
+SERVER = "server.safetensors"  # what the server had in the end: clients may join by it, or leave
 
 
 def run(
@@ -55,7 +57,7 @@ def run(
         try:
             simulator = simulate(config, setup, out)
             found = play(config, simulator, journal, clock)
-            return _finish(config, simulator, found, out, clock)
+            return finish(config, simulator, found, out, clock)
         finally:
             listener.end()
 
@@ -86,7 +88,7 @@ def play(config: Config, simulator: Simulator, journal: Journal, listener: Liste
     return conduct(phases, simulator, first, journal, listener, config.faults.patience)
 
 
-def _finish(
+def finish(
     config: Config, simulator: Simulator, found: Conducted, out: Path, clock: "Clock"
 ) -> dict[str, Any]:
     """Writes what a run came to."""
@@ -96,6 +98,7 @@ def _finish(
     clock.progress("report", 0, 1)
     members = [simulator.members[client] for client in range(simulator.clients)]
     write_models(out, about_models(config, setup), shared_part(config, server), members)
+    store.write_tensors(out / SERVER, flatten(server))
     store.write_json(out / "metrics.json", results)
     write_figures(setup, views, config.headline, out)
     report.write_page([out], out / "report.html")

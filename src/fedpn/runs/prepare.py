@@ -1,7 +1,7 @@
 """Everything that is settled before the first round: data, dealing, network."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -58,7 +58,23 @@ def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
     owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
     if d.shift == "pictures":
         dataset = replace(dataset, x=shift_clients(dataset.x, owned, config.seed))
-    return dataset, federate(dataset.y, owned, config.seed)
+    return _left(dataset, federate(dataset.y, owned, config.seed), d.without)
+
+
+def _left(
+    dataset: Dataset, federation: Federation, gone: Sequence[str]
+) -> tuple[Dataset, Federation]:
+    """Who is left of a federation; each keeps its name and its rows."""
+    names = [client_name(dataset, client) for client in range(federation.clients)]
+    for name in gone:
+        if name not in names:
+            raise UserError(f"data.without names {name!r}, and no client is called that")
+    left = [client for client, name in enumerate(names) if name not in gone]
+    if not left:
+        raise UserError("data.without names all clients: nobody is left")
+    if not gone:
+        return dataset, federation
+    return replace(dataset, clients=tuple(names[c] for c in left)), federation.only(left)
 
 
 def prepare(config: Config) -> Setup:
@@ -80,8 +96,7 @@ def lay_out(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     """Brings rows to the device."""
     device = find_device(config.engine.device)
     x, y = (torch.from_numpy(array).to(device) for array in (dataset.x, dataset.y))
-    head = make_head(config.head)
-    return Setup(dataset, federation, Data(x, y), answer=None if head is None else head.answer)
+    return Setup(dataset, federation, Data(x, y), head=make_head(config.head))
 
 
 def plan_model(config: Config, shape: tuple[int, ...], classes: int, total: Moments) -> Blueprint:

@@ -22,9 +22,10 @@ from fedpn.routing.rule import Rule
 from fedpn.routing.rules import from_state
 from fedpn.routing.settings import RoutingSettings
 
-FORMAT = 2
+FORMAT = 3
 SLOTS = {
     "own": "clients.safetensors",
+    "head": "heads.safetensors",
     "router": "routers.safetensors",
     "rule": "rules.safetensors",
 }
@@ -54,6 +55,7 @@ class Bundle:
     shared: Params | None
     head: Params  # the state of a head in closed form, where there is one
     own: Params
+    own_head: Params  # a client's own head in closed form, where it has one
     router: Params
     rule: Rule | None
 
@@ -118,6 +120,19 @@ def _to_tree(about: About, elsewhere: bool) -> dict[str, Any]:
     }
 
 
+def read_members(path: Path) -> list[Slots]:
+    """All clients' slots of a run."""
+    store.verify(path, list(SLOTS.values()))
+    files = {slot: store.read_tensors(path / file)[0] for slot, file in SLOTS.items()}
+
+    def part(tensors: Params, client: int) -> Params:
+        mark = f"{client}/"
+        return {n.removeprefix(mark): t for n, t in tensors.items() if n.startswith(mark)}
+
+    count = len(read_about(path).clients)
+    return [{slot: part(file, c) for slot, file in files.items()} for c in range(count)]
+
+
 def read_about(path: Path) -> About:
     """Reads what the models of a folder are of."""
     return _from_tree(store.read_json(path / "bundle.json"), path)
@@ -175,6 +190,7 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
         shared or None,
         store.read_tensors(path / HEAD)[0],
         slots["own"],
+        slots["head"],
         slots["router"],
         None if about.routing is None else from_state(about.routing.rule, slots["rule"]),
     )

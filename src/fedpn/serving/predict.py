@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from fedpn.routing.bayes import Bayes
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.routers import make_router
-from fedpn.routing.rule import Rule, Scores, Views
+from fedpn.routing.rule import EVEN, Rule, Scores, Views
 from fedpn.routing.scores import SCORES
 from fedpn.serving.bundle import Bundle, open_bundle
 
@@ -73,16 +72,14 @@ class Predictor:
         if not len(x):
             return []
         rows = np.arange(len(x))
-        head = None
-        if self.head is not None and b.shared is not None:
-            head = partial(self.head.answer, self.model, b.shared, b.head)
-        observe = Observer(self.model, b.shared, Embedder(self.model, x, b.predictor), head)
+        embed = Embedder(self.model, x, b.predictor)
+        observe = Observer(self.model, b.shared, embed, self.head, b.head)
         own = observe.local(b.own, rows)
         if b.rule is None:
             return self._plain(own)
-        shared = observe.shared(rows)
+        sight, shared = observe.own_sight(b.own_head, rows), observe.shared(rows)
         score = own.total if self.router is None else self.router.score(own, shared, b.router)
-        views = Views(own, shared, score)
+        views = Views(own, shared, score, EVEN, *sight)
         self.own_share = self._share(views, b.rule, own_share)
         decision = b.rule.decide(views._replace(share=self.own_share))
         columns = (decision.probs.tolist(), decision.outcome.tolist(), decision.scores())

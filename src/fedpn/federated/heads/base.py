@@ -1,4 +1,4 @@
-"""What a closed-form head is: a phase of summable statistics whose outcome answers."""
+"""What a closed-form head is: phases of summable statistics whose outcome answers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,8 @@ from fedpn.core.trees import Params
 from fedpn.federated.phase import Phase
 from fedpn.nn.task import Model
 
-SLOT = "head"  # of the server's state, and its file of a bundle
+SLOT = "head"  # of the server's state and of a client's memory; a file each of a bundle
+SUMS = "sums"  # of the server's state: what the head came from, and others can be added to
 
 
 class Seen(NamedTuple):
@@ -28,10 +29,26 @@ class Head(Phase):
         """All phases that lead to the head, in their order."""
         return [self]
 
-    def answer(self, model: Model, params: Params, state: Params, x: Tensor, z: Tensor) -> Tensor:
-        """What an observer calls."""
-        return self.logits(Seen(model, params, x, z), state)
+    def personal(self) -> Sequence[Phase]:
+        """Phases in which each client makes the head its own, where it can be."""
+        return []
 
-    def logits(self, seen: Seen, state: Params) -> Tensor:  # [B, K]
-        """How the head answers, by its state."""
+    def change(self, leaves: bool) -> Phase | None:
+        """How a client that comes later is added to the head, or one that leaves taken away."""
+        return None
+
+    def look(self, model: Model, params: Params, state: Params, x: Tensor, z: Tensor) -> Tensor:
+        """What an observer calls."""
+        return self.see(Seen(model, params, x, z), state)
+
+    def see(self, seen: Seen, state: Params) -> Tensor:  # [B, F]
+        """What the head makes of rows before it answers: the shared embedding, or features."""
+        return seen.z
+
+    def logits(self, seen: Tensor, state: Params) -> Tensor:  # [B, K]
+        """How the head answers to what it sees, by its state or by a client's own."""
         raise NotImplementedError
+
+    def likeness(self, seen: Tensor, state: Params) -> Tensor | None:  # [B]
+        """The log odds that inputs look like the client's, not others', where it can tell."""
+        return None

@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from fedpn.core.trees import Params, Slots
 from fedpn.federated.gather import Total
-from fedpn.federated.heads.base import SLOT, Head, Seen
+from fedpn.federated.heads.base import SLOT, Head
 from fedpn.federated.phase import Reply
 from fedpn.federated.site import Site
 
@@ -28,6 +28,6 @@ class ClassMeans(Head):
         sums = total.sum["sums"]
         return server | {SLOT: {"means": sums["z"] / sums["rows"].clamp(min=1)[:, None]}}
 
-    def logits(self, seen: Seen, state: Params) -> Tensor:
-        apart = seen.z[:, None].double() - state["means"]
+    def logits(self, seen: Tensor, state: Params) -> Tensor:
+        apart = seen[:, None].double() - state["means"]
         return -0.5 * apart.square().sum(-1).float()

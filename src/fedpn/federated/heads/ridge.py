@@ -11,14 +11,15 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params, Slots, zip_with
-from fedpn.data.dataset import Array
 from fedpn.federated.gather import Total
-from fedpn.federated.heads.base import SLOT, Head, Seen
+from fedpn.federated.heads.base import SLOT, SUMS, Head, Seen
+from fedpn.federated.heads.change import Change
 from fedpn.federated.heads.features import Features, chunks
+from fedpn.federated.heads.own import OwnHead, log_odds
+from fedpn.federated.heads.sums import gram_of, pack, seen_at, solve, unpack
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
 
@@ -76,7 +77,7 @@ class Gram(Phase):
         sums = total.sum["sums"]
         gram, cross = unpack(sums["gram"]), sums["cross"]
         candidates = torch.stack([solve(gram, cross, ridge) for ridge in RIDGES])
-        return server | {SLOT: server[SLOT] | {"candidates": candidates.float()}}
+        return server | {SLOT: server[SLOT] | {"candidates": candidates.float()}, SUMS: sums}
 
 
 @dataclass(frozen=True)
@@ -131,69 +132,19 @@ class Ridge(Head):
     def phases(self) -> Sequence[Phase]:
         return [Survey(self.features), Gram(self.features), Choose(self.features)]
 
-    def logits(self, seen: Seen, state: Params) -> Tensor:
+    def personal(self) -> Sequence[Phase]:
+        return [OwnHead(self.features, TEMPERATURES)]
+
+    def change(self, leaves: bool) -> Phase:
+        return Change(self.features, leaves)
+
+    def see(self, seen: Seen, state: Params) -> Tensor:
         if "matrix" not in state:
             raise UserError("the ridge head has not been learned")
-        scores = self.features(seen, state) @ state["matrix"]
-        return scores / float(state["temperature"])
+        return self.features(seen, state)
 
+    def logits(self, seen: Tensor, state: Params) -> Tensor:
+        return seen @ state["matrix"] / float(state["temperature"])
 
-def seen_at(site: Site, rows: Array) -> Seen:
-    """Rows of a site as a head sees them."""
-    observe = site.observer
-    assert observe.common is not None, "a head needs a global model"
-    index = torch.from_numpy(rows).to(site.setup.device)
-    return Seen(site.setup.model, observe.common, site.setup.data.x[index], observe.embed(rows))
-
-
-def gram_of(features: Features, site: Site, state: Params) -> tuple[Tensor, Tensor]:
-    """One client's G and B, in float64."""
-    labels, weights = site.setup.labels(site.train), state["weights"]
-    gram = cross = torch.zeros(())
-    start = 0
-    for part in chunks(seen_at(site, site.train)):
-        truth = labels[start : start + len(part.x)]
-        start += len(part.x)
-        phi = features(part, state).double()
-        weighted = phi * weights[truth][:, None]
-        gram = gram + weighted.T @ phi
-        cross = cross + weighted.T @ one_hot(truth, len(weights)).double()
-    return gram.cpu(), cross.cpu()
-
-
-def pack(gram: Tensor) -> Tensor:
-    """The lower triangle of a symmetric matrix."""
-    rows, columns = torch.tril_indices(*gram.shape)
-    return gram[rows, columns]
-
-
-def unpack(triangle: Tensor) -> Tensor:
-    """Undoes `pack`.
-
-    >>> unpack(torch.tensor([1.0, 2.0, 3.0]))
-    tensor([[1., 2.],
-            [2., 3.]])
-    """
-    size = int((8 * len(triangle) + 1) ** 0.5 - 1) // 2
-    rows, columns = torch.tril_indices(size, size)
-    gram = triangle.new_zeros(size, size)
-    gram[rows, columns] = triangle
-    gram[columns, rows] = triangle
-    return gram
-
-
-def solve(gram: Tensor, cross: Tensor, ridge: float) -> Tensor:  # [F, F], [F, K] -> [F, K]
-    """R of the ridge regression on standardised features, told in φ's own scale.
-
-    The last feature is 1: its row of G has the sums by which the others are centred.
-    """
-    rows = gram[-1, -1]
-    mean = gram[-1, :-1] / rows
-    variance = gram.diagonal()[:-1] / rows - mean.square()
-    known = variance > 1e-10 * mean.square().clamp(min=1e-10)
-    scale = torch.where(known, variance.clamp(min=1e-300).rsqrt(), 0)
-    centred = gram[:-1, :-1] - rows * torch.outer(mean, mean)
-    inner = centred * torch.outer(scale, scale) + ridge * torch.eye(len(mean), dtype=gram.dtype)
-    target = (cross[:-1] - mean[:, None] * cross[-1]) * scale[:, None]
-    matrix = torch.cholesky_solve(target, torch.linalg.cholesky(inner)) * scale[:, None]
-    return torch.cat([matrix, (cross[-1] / rows - mean @ matrix)[None]])
+    def likeness(self, seen: Tensor, state: Params) -> Tensor | None:
+        return log_odds(seen, state)

@@ -13,7 +13,7 @@ from flwr.app import RecordDict
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.trees import Slots, flatten, zip_with
+from fedpn.core.trees import Slots, flatten, map_slots, zip_with
 from fedpn.federated.moments import SumMoments
 from fedpn.federated.phase import Phase, on_device
 from fedpn.federated.settings import FaultSettings
@@ -120,8 +120,11 @@ def play(visit: Visit, server: Slots) -> RecordDict:
     if phase.remembers:
         visit.state.save(order.round + 1, reply.memory, order.base)
     if visit.masked:
-        from fedpn.flower.app.secure import maskable
+        from fedpn.flower.app.secure import maskable, maskable_sums
 
+        if not phase.is_move:
+            sums = map_slots(lambda t: t.double() * reply.weight, reply.statistics)
+            return maskable_sums(flatten(sums), reply.weight)
         moved = {r: zip_with(torch.sub, p, server[r]) for r, p in reply.statistics.items()}
         return maskable(flatten(moved), len(share.rows), reply.loss)
     report = Report(share.name, loss=reply.loss, weight=float(reply.weight))

@@ -111,24 +111,31 @@ class Messages:
 
     def _masked(self, phase: Phase, state: State, sent: Slots, chosen: dict[int, str]) -> Heard:
         """A turn in which the server sees the sum of the uploads alone."""
-        from fedpn.flower.app.secure import Sum
+        from fedpn.flower.app.secure import Sum, read_moves, read_sums
+        from fedpn.flower.app.whole import DIGIT
 
         assert self.form is not None
         there = self.roster.present
         names = {there[name]: name for name in chosen.values() if name in there}
         contents = {n: self._order(name, phase, state.round, sent) for n, name in names.items()}
-        heaviest = max(member.rows for member in self.roster.members.values())
-        total = Sum(self.roster.grid, self.terms.patience, heaviest)
-        found = total(contents, flatten(self.form), state.round)
+        total = Sum(self.roster.grid, self.terms.patience, 1, DIGIT)
+        if phase.is_move:
+            heaviest = max(member.rows for member in self.roster.members.values())
+            total = Sum(self.roster.grid, self.terms.patience, heaviest)
+        found = total(contents, state.round)
         losses = {names[number]: loss for number, loss in found.losses.items()} if found else {}
         dropped = [number for number, name in chosen.items() if name not in losses]
         if found is None:
             self.roster.warn("the masks of this round could not be taken off: too few nodes stayed")
             return Heard(None, None, dropped, [])
+        if not phase.is_move:
+            summed, weight = read_sums(found)
+            share = len(losses) / len(self.names)
+            return Heard(Total(unflatten(summed), weight, share), 0.0, dropped, [])
         flat = flatten(sent)
         mean = {
             name: (flat[name].double() + move).to(flat[name].dtype)
-            for name, move in found.mean.items()
+            for name, move in read_moves(found, flatten(self.form)).items()
         }
         self.bases |= dict.fromkeys(losses, state.round + 1)
         rows = {name: self.roster.members[name].rows for name in losses}

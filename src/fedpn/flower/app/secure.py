@@ -1,10 +1,12 @@
-"""Secure aggregation (SecAgg+; Bell et al., 2020): the server learns the sum of moves, not one.
+"""Secure aggregation (SecAgg+; Bell et al., 2020): the server learns a sum, and no part of it.
 
 Flower has the protocol only for its older interface. What it needs of that is bridged here, and
-nowhere else: nodes mask how far their upload moved, as whole numbers, and the masks cancel in the
-sum. Four messages a round; nodes that vanish after the second are made up for by the others.
+nowhere else: nodes mask how far their upload moved, or the digits of other statistics, as whole
+numbers, and the masks cancel in the sum. Four messages a turn; nodes that vanish after the second
+are made up for by the others.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -14,7 +16,16 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
-from flwr.common import Code, FitIns, FitRes, Parameters, Status, ndarrays_to_parameters
+from flwr.common import (
+    Code,
+    FitIns,
+    FitRes,
+    NDArray,
+    Parameters,
+    Scalar,
+    Status,
+    ndarrays_to_parameters,
+)
 from flwr.common import parameters_to_ndarrays as to_arrays
 from flwr.common.secure_aggregation.secaggplus_constants import (
     RECORD_KEY_CONFIGS,
@@ -32,6 +43,7 @@ from flwr.serverapp import Grid
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params
 from fedpn.flower.app.records import read_report
+from fedpn.flower.app.whole import from_digits, from_mean, to_digits, to_range
 
 REACH = 8.0  # a single number moves no further than this in a round
 SHARES, THRESHOLD = 1.0, 2 / 3  # who holds shares of a key, and how many of them restore it
@@ -77,23 +89,61 @@ def maskable(moved: Params, rows: int, loss: float) -> RecordDict:
     return fitres_to_recorddict(result, True)
 
 
-class Masked(NamedTuple):
-    """What the server learns of a round."""
+def maskable_sums(sums: Params, weight: float) -> RecordDict:
+    """Statistics and their weight in the form that the protocol masks, digit by digit.
 
-    mean: Params  # of the moves, weighted by rows
-    losses: dict[int, float]  # of the nodes that count
+    All but their names and shapes, which the server must know and which tell of no row.
+    """
+    named = {"": torch.tensor(weight, dtype=torch.float64)} | dict(sorted(sums.items()))
+    flat = [np.atleast_1d(t.double().cpu().numpy()).ravel() for t in named.values()]
+    digits = [to_range(to_digits(array), REACH) for array in flat]
+    form = json.dumps({name: list(t.shape) for name, t in named.items()})
+    told: dict[str, Scalar] = {"loss": 0.0, "form": form}
+    result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(digits), 1, told)
+    return fitres_to_recorddict(result, True)
+
+
+class Masked(NamedTuple):
+    """What the server learns of a turn."""
+
+    mean: list[NDArray]  # of what nodes masked, weighted
+    told: dict[int, Mapping[str, Scalar]]  # in clear, by the nodes that count
+
+    @property
+    def losses(self) -> dict[int, float]:
+        return {node: float(told["loss"]) for node, told in self.told.items()}
+
+
+def read_moves(found: Masked, form: Params) -> Params:
+    """The mean of the moves."""
+    return {
+        name: torch.from_numpy(np.asarray(array)).reshape(t.shape)
+        for (name, t), array in zip(sorted(form.items()), found.mean, strict=True)
+    }
+
+
+def read_sums(found: Masked) -> tuple[Params, float]:
+    """The sums of statistics and of their weights; refused where nodes do not agree on a form."""
+    forms = {str(told["form"]) for told in found.told.values()}
+    if len(forms) > 1:
+        raise UserError("the nodes' statistics have several forms: their versions or data differ")
+    shapes: dict[str, list[int]] = json.loads(forms.pop())
+    nodes, sums = len(found.told), {}
+    for (name, shape), mean in zip(shapes.items(), found.mean, strict=True):
+        digits = from_mean(np.asarray(mean), nodes, REACH)
+        sums[name] = torch.from_numpy(from_digits(digits, nodes)).reshape(shape)
+    weight = float(sums.pop(""))
+    return sums, weight
 
 
 class Sum:
-    """The server's side of one round."""
+    """The server's side of one turn; `levels` is how finely numbers are told apart."""
 
-    def __init__(self, grid: Grid, timeout: float, heaviest: int) -> None:
-        self.grid, self.timeout, self.heaviest = grid, timeout, heaviest
+    def __init__(self, grid: Grid, timeout: float, heaviest: int, levels: int = 2**28) -> None:
+        self.grid, self.timeout, self.heaviest, self.levels = grid, timeout, heaviest, levels
 
-    def __call__(
-        self, contents: Mapping[int, RecordDict], form: Params, round_: int
-    ) -> Masked | None:
-        """Returns the weighted mean of the moves of those nodes that count, or nothing."""
+    def __call__(self, contents: Mapping[int, RecordDict], round_: int) -> Masked | None:
+        """Returns the weighted mean of what those nodes masked that count, or nothing."""
         if len(contents) < 2:
             return None
         strategy = _Strategy(list(contents))
@@ -110,7 +160,7 @@ class Sum:
             THRESHOLD,
             max_weight=float(self.heaviest),
             clipping_range=REACH,
-            quantization_range=2 ** min(bits, 28),
+            quantization_range=min(2**bits, self.levels),
             modulus_range=MODULUS,
             timeout=self.timeout,
         )
@@ -118,11 +168,7 @@ class Sum:
         workflow(self.grid, context)
         if strategy.mean is None:
             return None
-        mean = {
-            name: torch.from_numpy(np.asarray(array)).reshape(t.shape)
-            for (name, t), array in zip(sorted(form.items()), strategy.mean, strict=True)
-        }
-        return Masked(mean, strategy.losses)
+        return Masked(strategy.mean, strategy.told)
 
 
 class _Workflow(SecAggPlusWorkflow):
@@ -141,8 +187,8 @@ class _Strategy:
 
     def __init__(self, nodes: list[int]) -> None:
         self.nodes = nodes
-        self.mean: list[Any] | None = None
-        self.losses: dict[int, float] = {}
+        self.mean: list[NDArray] | None = None
+        self.told: dict[int, Mapping[str, Scalar]] = {}
 
     def configure_fit(self, *_: Any) -> list[tuple[Any, FitIns]]:
         nothing = FitIns(Parameters([], ""), {})
@@ -152,7 +198,7 @@ class _Strategy:
         self, round_: int, results: list[tuple[Any, FitRes]], failures: Any
     ) -> tuple[None, dict[str, Any]]:
         self.mean = to_arrays(results[0][1].parameters)
-        self.losses = {proxy.node_id: float(told.metrics["loss"]) for proxy, told in results}
+        self.told = {proxy.node_id: result.metrics for proxy, result in results}
         return None, {}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fedpn.core.errors import UserError
 from fedpn.federated.heads import TRAINED
 from fedpn.flower.app.records import read_config
+from fedpn.flower.app.whole import MOST
 from fedpn.runs.config import Config, to_tree
 
 
@@ -36,6 +37,8 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
         raise UserError(f"--out {out} must be an absolute path on the SuperLink's machine")
     config = replace(config, clients=nodes)
     text = json.dumps(to_tree(config), ensure_ascii=False)
+    if config.data.without:
+        raise UserError("data.without is for simulated federations; here, leave the nodes out")
     secure = bool(settings.get("secure", False))
     if secure and config.aggregation.rule != "mean":
         raise UserError(
@@ -52,10 +55,10 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
             "Adam's moments are too small for the whole numbers that masks are made of: set "
             "optimizer_state to keep or reset, or use SGD"
         )
-    if secure and config.head.kind != TRAINED:
+    if secure and config.head.kind != TRAINED and nodes > MOST:
         raise UserError(
-            "masks are made for what rounds upload, and a head in closed form sums other "
-            "statistics; use head=trained with --secure"
+            f"masked sums of a head in closed form hold up to {MOST} nodes, not {nodes}; use "
+            "head=trained with --secure, or fewer nodes"
         )
     if secure and nodes < 2:
         raise UserError("secure aggregation of a single node would hide nothing")

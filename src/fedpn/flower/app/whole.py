@@ -1,0 +1,55 @@
+"""Numbers as whole numbers, to which masks can be added: exact sums of statistics.
+
+A number x within ±2³⁴ becomes three digits to the base 2²⁴, x = a·2¹¹ + b·2⁻¹³ + c·2⁻³⁷, so that
+the sum of up to 128 nodes' digits stays below what masks hold, and nothing is lost above 4·10⁻¹².
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedpn.core.errors import UserError
+
+DIGIT = 2**24  # the base, and how finely the protocol must tell numbers apart
+LARGEST = 2.0**34
+MOST = 128  # nodes whose digits add up to less than 2³¹
+PLACES = (2.0**11, 2.0**-13, 2.0**-37)  # what a digit is worth
+
+Array = NDArray[np.float64]
+
+
+def to_digits(values: Array) -> Array:  # [...] -> [3, ...]
+    """Digits from 0 to 2²⁴; the first is shifted by half of that, since numbers have signs.
+
+    >>> to_digits(np.array([0.0, 2.0**11]))[0] - DIGIT / 2
+    array([0., 1.])
+    """
+    if not (np.abs(values) < LARGEST).all():
+        raise UserError(f"what this node adds up is not finite, or larger than {LARGEST:.0e}")
+    first = np.floor(values / PLACES[0])
+    rest = (values - first * PLACES[0]) / PLACES[1]
+    second = np.floor(rest)
+    third = np.round((rest - second) * DIGIT)
+    return np.stack([first + DIGIT / 2, second, third])
+
+
+def from_digits(digits: Array, nodes: int) -> Array:  # [3, ...] -> [...]
+    """The sum of so many nodes' numbers from the sums of their digits.
+
+    >>> parts = np.array([[0.25], [-3.0], [1e9]])
+    >>> from_digits(to_digits(parts).sum(1), 3).tolist()
+    [999999997.25]
+    """
+    first, second, third = digits
+    found: Array = second * PLACES[1] + third * PLACES[2]
+    found += (first - nodes * DIGIT / 2) * PLACES[0]
+    return found
+
+
+def to_range(digits: Array, reach: float) -> Array:
+    """Digits as numbers from −reach to reach, as the protocol wants them."""
+    return digits * (2 * reach / DIGIT) - reach
+
+
+def from_mean(mean: Array, nodes: int, reach: float) -> Array:
+    """The sums of digits from what the protocol says is the nodes' mean."""
+    return np.round((mean + reach) * nodes * (DIGIT / (2 * reach)))

@@ -1,0 +1,151 @@
+"""A finished run takes a client in, or lets one go, without training anew."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpn.core import store
+from fedpn.core.errors import UserError
+from fedpn.core.trees import Slots, unflatten
+from fedpn.data.describe import client_name
+from fedpn.data.federation import federate
+from fedpn.federated.checkpoint import HISTORY, Journal
+from fedpn.federated.conductor import Conducted, conduct
+from fedpn.federated.heads import make_head
+from fedpn.federated.listener import Listener
+from fedpn.federated.personal import Adapt
+from fedpn.federated.phase import Phase
+from fedpn.federated.site import Network, Setup
+from fedpn.nn.blueprint import build_model
+from fedpn.nn.posterior import parameters
+from fedpn.runs import pipeline
+from fedpn.runs.config import Config, DataSettings, resolve, to_tree
+from fedpn.runs.phases import phases_of
+from fedpn.runs.pipeline import SERVER, Clock, finish, simulate, stored
+from fedpn.runs.prepare import check_calibration, deal_rows, find_device, lay_out, read
+from fedpn.serving.bundle import About, read_about, read_members
+
+
+def join(
+    run: Path, data: str, name: str, out: Path, listener: Listener | None = None
+) -> dict[str, Any]:
+    """A client that comes later: it gets models, prior and thresholds; `out` is its run.
+
+    Where the head is in closed form the client's sums are added to it; the others' rows are not
+    looked at again, and theirs stays as it is in `run`.
+    """
+    config, about, server = _open(run)
+    if name in about.clients:
+        raise UserError(f"{run} has a client {name} already; choose another name")
+    mine = replace(config, dataset=data, data=_reading(config, about))
+    dataset = replace(read(mine, data), client=None, clients=(name,))
+    if dataset.shape != tuple(about.blueprint.shape):
+        raise UserError(
+            f"{data} has rows of the shape {dataset.shape}, and {run} was trained on "
+            f"{tuple(about.blueprint.shape)}"
+        )
+    federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
+    check_calibration(mine, dataset, federation, [0])
+    setup = lay_out(mine, dataset, federation).settle(_network(mine, about))
+    with store.claimed(out, resume=False):
+        _begin(run, out, mine)
+        clock = Clock(listener or Listener())
+        simulator = simulate(mine, setup, out)
+        alone = [phase for phase in phases_of(mine) if not phase.sums]
+        phases = [*_change(mine, leaves=False), *alone]
+        found = conduct(phases, simulator, server, Journal(None), clock)
+        return finish(mine, simulator, found, out, clock)
+
+
+def forget(
+    run: Path, name: str, out: Path, wholly: bool = False, listener: Listener | None = None
+) -> dict[str, Any]:
+    """A client that leaves: its sums are taken away; `out` is the run of the others.
+
+    Their own models stay as they are, and their thresholds are learned again under the new head.
+    Of the client are left the filters and scales that its moments had a part in; `wholly` asks the
+    others for their sums again, so that nothing is, where no round has trained an encoder.
+    """
+    config, about, server = _open(run)
+    if name not in about.clients:
+        raise UserError(f"{run} has no client {name}; it has {', '.join(about.clients)}")
+    phases = _change(config, leaves=True)
+    if not phases:
+        raise UserError(
+            f"{run} has a head that was trained, which cannot forget: train anew without the "
+            f"client, by --set data.without={name}"
+        )
+    if len(about.clients) < 2:
+        raise UserError(f"{name} is the only client of {run}: nothing would be left")
+    left = replace(config, data=replace(config.data, without=(*config.data.without, name)))
+    if wholly and config.rounds:
+        raise UserError(
+            f"the {config.rounds} rounds of {run} had the client's rows: train anew without it, "
+            f"by --set data.without={name}"
+        )
+    if wholly:
+        return pipeline.run(left, out, listener=listener)
+    dataset = read(config, config.dataset)
+    before, after = deal_rows(config, dataset), deal_rows(left, dataset)
+    network = _network(config, about)
+    leaver = [client_name(before[0], c) for c in range(before[1].clients)].index(name)
+    alone = before[1].only([leaver])
+    simulator = simulate(config, lay_out(config, before[0], alone).settle(network))
+    server = conduct(phases, simulator, server, Journal(None), Listener()).server
+    with store.claimed(out, resume=False):
+        _begin(run, out, left)
+        clock = Clock(listener or Listener())
+        others: Setup = lay_out(left, *after).settle(network)
+        simulator = simulate(left, others, out)
+        members = [m for n, m in zip(about.clients, read_members(run), strict=True) if n != name]
+        simulator.members = {i: {"own": member["own"]} for i, member in enumerate(members)}
+        again = [p for p in phases_of(left) if not p.sums and not isinstance(p, Adapt)]
+        records = simulator.visit(again, server, clock)
+        return finish(left, simulator, Conducted(server, records), out, clock)
+
+
+def _open(run: Path) -> tuple[Config, About, Slots]:
+    """A finished run's settings, what its models are of, and what its server had in the end."""
+    if not (run / "bundle.json").exists() or not (run / "config.toml").exists():
+        raise UserError(f"{run} is no finished run (an exported folder cannot take clients in)")
+    if not (run / SERVER).exists():
+        raise UserError(f"{run} was made by an older fedpn, which kept too little of its server")
+    store.verify(run, ["bundle.json", "config.toml", SERVER])
+    server = unflatten(store.read_tensors(run / SERVER)[0])
+    return resolve([stored(run)]), read_about(run), server
+
+
+def _begin(run: Path, out: Path, config: Config) -> None:
+    """The rounds of the new run are those of the old."""
+    store.write_toml(out / "config.toml", to_tree(config))
+    if (run / HISTORY).exists():
+        shutil.copyfile(run / HISTORY, out / HISTORY)
+
+
+def _reading(config: Config, about: About) -> DataSettings:
+    """How a newcomer's rows are read: as the run's were, with its classes, columns and size."""
+    shape = about.blueprint.shape
+    return replace(
+        config.data,
+        classes=about.classes,
+        features=about.features,
+        image_size=shape[-1] if len(shape) == 3 and shape[1] == shape[2] else 0,
+        shift="none",
+        without=(),
+    )
+
+
+def _network(config: Config, about: About) -> Network:
+    """The network as it was settled."""
+    model = build_model(about.blueprint, config.seed, config.method.loss_options())
+    model = model.to(find_device(config.engine.device))
+    return Network(about.blueprint, model, parameters(model.network))
+
+
+def _change(config: Config, leaves: bool) -> list[Phase]:
+    head = make_head(config.head)
+    change = None if head is None else head.change(leaves)
+    return [] if change is None else [change]
