@@ -410,7 +410,7 @@ def test_a_bundle_of_another_format_is_refused_in_a_sentence(quick_run, tmp_path
     old = tmp_path / "old"
     shutil.copytree(quick_run, old)
     tree = store.read_json(old / "bundle.json")
-    assert tree["format"] == 2
+    assert tree["format"] == 3
     store.write_json(old / "bundle.json", tree | {"format": 1, "thresholds": []})
     for name in ("routers.safetensors", "rules.safetensors"):
         (old / name).unlink()
@@ -422,7 +422,7 @@ def test_a_bundle_of_another_format_is_refused_in_a_sentence(quick_run, tmp_path
     ):
         assert main(command) == 2
         said = capsys.readouterr().err.strip()
-        assert said.startswith(f"fedpn: {old} is of format 1, and this fedpn reads format 2")
+        assert said.startswith(f"fedpn: {old} is of format 1, and this fedpn reads format 3")
         assert "train anew" in said
         assert "\n" not in said
     assert not (tmp_path / "new").exists()

@@ -14,7 +14,7 @@ SMALL = {
     "dataset": "digits",
     "algorithm": "analytic",
     "clients": 4,
-    "head": {"filters": 30},
+    "head": {"filters": 3},  # few: a client's own rows matter
     "routing": {"abstain": 0.2, "outliers": 0.2},
 }
 SCENARIOS = {
@@ -39,7 +39,7 @@ def test_bayes_goes_by_what_there_is(found):
     assert [apart[name]["classes"] for name in SCENARIOS] == [1, 0, 1, 0]
     assert [apart[name]["looks"] for name in SCENARIOS] == [0, 1, 0, 0]
     assert apart["none"]["own_head"] == 0  # one model for all is best, and is used
-    assert apart["both"]["own_head"] > 0
+    assert apart["feature shift"]["own_head"] == 1 and apart["both"]["own_head"] > 0
 
 
 def test_looks_tell_own_from_others_where_classes_do_not(found):
@@ -54,6 +54,9 @@ def test_own_inputs_lose_nothing_by_it(found):
     for metrics in found.values():
         accuracy = metrics["accuracy"]
         assert metrics["streams"]["own"]["accuracy"] >= accuracy["global"]["ind"] - 0.005
+    shifted = found["feature shift"]
+    gain = shifted["streams"]["own"]["accuracy"] - shifted["accuracy"]["global"]["ind"]
+    assert gain > 0.1
 
 
 def test_a_head_with_more_of_its_own_rows_is_their_weighted_regression():
