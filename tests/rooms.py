@@ -20,7 +20,8 @@ INSIDE = {
     "cli": "main / commands / console",
     "flower": "app · deploy",
     "runs": """
-        api / membership / pipeline / figures · glossary · phases · prepare / config · evaluate · trackers
+        api / membership / pipeline / figures · glossary · phases · prepare
+        / config · evaluate · trackers
     """,
     "reporting": """
         report / compare · gallery · page / plots · tables / finished / pixels · values

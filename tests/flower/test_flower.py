@@ -751,6 +751,54 @@ def test_a_sum_beyond_what_masks_hold_is_refused(value):
         whole.to_digits(np.array([value]))
 
 
+def some(grid, *numbers):
+    return LocalGrid({number: grid[number] for number in numbers})
+
+
+def test_nodes_join_a_finished_federation_and_leave_it(tmp_path):
+    """One message each for the sums, one for the models; the head is that of those who are in."""
+    config, all_of = settings("analytic", CLOSED), nodes(tmp_path / "nodes")
+    conduct(some(all_of, 100, 101, 102), config, tmp_path / "three", nodes=3)
+    grid = some(all_of, 101, 103)  # one who is known, and a newcomer
+    base = str(tmp_path / "three")
+    conduct(grid, config, tmp_path / "four", nodes=2, base=base)
+    assert [k for k, n, _ in grid.heard if n == 103][1:] == ["train.sum", "train.personalise"]
+    assert [k for k, n, _ in grid.heard if n == 101] == ["query.introduce"]
+    assert metrics(tmp_path / "four")["clients"] == 1
+    assert fedpn.load(tmp_path / "nodes/node3").bundle.client == "3"
+
+    again = some(all_of, 100, 101, 103)
+    base = str(tmp_path / "four")
+    conduct(again, config, tmp_path / "left", nodes=3, base=base, leaves="3")
+    asked = {n: [k for k, m, _ in again.heard if m == n] for n in (100, 101, 103)}
+    assert asked[103] == ["query.introduce", "train.sum"]
+    assert asked[100] == asked[101] == ["query.introduce", "train.personalise"]
+    three, four, left = (
+        load_file(tmp_path / d / "server.safetensors") for d in ("three", "four", "left")
+    )
+    assert (three["head/matrix"] != four["head/matrix"]).any()
+    for name, tensor in three.items():
+        torch.testing.assert_close(left[name], tensor, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"base": "{three}"}, "no node is new to it"),
+        ({"base": "{three}", "leaves": "7"}, "7 is away"),
+        ({"base": "/nowhere"}, "no finished run"),
+        ({"base": "runs/x"}, "absolute path"),
+        ({"leaves": "1"}, "needs --base"),
+    ],
+)
+def test_mistakes_about_coming_and_going_are_told(changes, words, tmp_path):
+    config, all_of = settings("analytic", CLOSED), nodes(tmp_path / "nodes")
+    conduct(some(all_of, 100, 101), config, tmp_path / "three", nodes=2)
+    told = {k: v.format(three=tmp_path / "three") for k, v in changes.items()}
+    with pytest.raises(fedpn.UserError, match=words):
+        conduct(some(all_of, 100, 101), config, tmp_path / "out", nodes=2, **told)
+
+
 def test_a_node_that_vanishes_under_its_mask_is_made_up_for(tmp_path):
     grid, told = LocalGrid(nodes(tmp_path)), []
 

@@ -1,6 +1,7 @@
 """Config -> finished run: the whole way of the data on one screen."""
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,14 +218,17 @@ def stored(out: Path) -> dict[str, Any]:
     return read_toml(out / "config.toml")
 
 
-def refuse_changes(config: Config, out: Path) -> None:
-    """A run goes on as it began; only its rounds may be extended, and the engine may be another."""
+def refuse_changes(config: Config, out: Path, but: Collection[str] = ()) -> None:
+    """A run goes on as it began; only its rounds may be extended, and the engine may be another.
+
+    Settings in `but` may be others as well.
+    """
     old, new = to_tree(resolve([stored(out)])), to_tree(config)
     flat_old, flat_new = dict(leaves(old)), dict(leaves(new))
     for key in flat_old | flat_new:
         before, after = flat_old.get(key), flat_new.get(key)
         grows = key == "rounds" and config.rounds > old["rounds"]
-        if before != after and not grows and not key.startswith("engine."):
+        if before != after and not grows and key not in but and not key.startswith("engine."):
             raise UserError(
                 f"--resume: {key} was {before!r} and is now {after!r}; only rounds may grow"
             )

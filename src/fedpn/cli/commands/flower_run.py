@@ -60,6 +60,13 @@ def _add_run(family: Any) -> None:
     option("--timeout", type=float, default=300.0, metavar="SECONDS", help="to wait for nodes")
     option("--round-timeout", type=float, default=600.0, metavar="SECONDS", help="for one round")
     option("--secure", action="store_true", help="mask uploads: the server sees only their sum")
+    option(
+        "--base",
+        type=Path,
+        metavar="RUN",
+        help="a finished run, on the SuperLink's machine: nodes that are new to it join it",
+    )
+    option("--forget", default="", metavar="NODE", help="with --base: this node leaves it instead")
     option("--logs", action="store_true", help="show all that the server says")
     option("--set", action="append", default=[], metavar="KEY=VALUE")
 
@@ -113,6 +120,8 @@ def _order(config: "Config", options: argparse.Namespace) -> Any:
         timeout=options.timeout,
         round_timeout=options.round_timeout,
         secure=options.secure,
+        base="" if options.base is None else str(options.base.absolute()),
+        leaves=options.forget,
     )
 
 

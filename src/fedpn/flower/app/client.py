@@ -14,6 +14,7 @@ from flwr.app import RecordDict
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, map_slots, zip_with
+from fedpn.federated.heads import make_head
 from fedpn.federated.moments import SumMoments
 from fedpn.federated.phase import Phase, on_device
 from fedpn.federated.settings import FaultSettings
@@ -50,7 +51,9 @@ class Visit:
 
     def phase(self) -> Phase:
         """The phase that the server names."""
-        phases = [SumMoments(), *phases_of(self.config)]
+        head = make_head(self.config.head)
+        change = None if head is None else head.change(leaves=False)
+        phases = [SumMoments(), *phases_of(self.config), *([change] if change else [])]
         for phase in phases:
             if phase.name == self.order.phase:
                 return phase

@@ -102,6 +102,14 @@ class Roster:
                 self.warn(f"{names[number]} answered in the name of {reply.report.name}")
         return replies
 
+    def leave_out(self, names: Iterable[str]) -> None:
+        """From now on some nodes take no part, though they may be there."""
+        for name in names:
+            self.members.pop(name, None)
+            number = self.present.pop(name, None)
+            if number is not None:
+                self.strangers.add(number)
+
     def put_in_order(self, names: Sequence[str]) -> None:
         """Numbers the nodes: those of these names first, then by partition, then by name."""
         known = {name: place for place, name in enumerate(names)}

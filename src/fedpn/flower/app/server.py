@@ -1,6 +1,7 @@
 """The server's part on Flower: waits for nodes, settles the network, conducts, writes results."""
 
 import secrets
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from fedpn.core import store
-from fedpn.federated.checkpoint import Journal
-from fedpn.federated.conductor import conduct
+from fedpn.core.trees import flatten
+from fedpn.federated.checkpoint import HISTORY, Journal
+from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.gather import Gatherer
 from fedpn.federated.listener import Listener
 from fedpn.federated.moments import SumMoments, read_moments
 from fedpn.federated.site import Network
+from fedpn.flower.app.change import change
 from fedpn.flower.app.messages import Messages
 from fedpn.flower.app.records import Order, read_blueprint
 from fedpn.flower.app.roster import Roster
@@ -24,6 +27,7 @@ from fedpn.runs.config import Config, to_tree
 from fedpn.runs.evaluate import bring_together
 from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import (
+    SERVER,
     Clock,
     headed,
     refuse_changes,
@@ -65,11 +69,11 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
         store.write_toml(out / "config.toml", to_tree(kept))
         standing = read_standing(out) if terms.resume else None
         messages = _gather_nodes(grid, terms, clock, standing)
-        network = _settle(messages, terms, standing)
-        first = config.method.init(network.model.task, network.fresh)
-        journal = Journal(out, {"engine": ENGINE}, 1, clock.say)
-        patience = config.faults.patience
-        found = conduct(phases_of(config), messages, first, journal, clock, patience)
+        if terms.base is None:
+            network, found = _conduct(messages, terms, standing, clock)
+        else:
+            network, found = change(messages, terms, clock)
+            shutil.copyfile(terms.base / HISTORY, out / HISTORY)
         trees = [
             record["evaluate"] | {"client": client}
             for client, record in sorted(found.records.items())
@@ -83,6 +87,19 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
         store.seal(out)
     tell({"done": str(out)})
     return results
+
+
+def _conduct(
+    messages: Messages, terms: Terms, standing: Standing | None, clock: Clock
+) -> tuple[Network, Conducted]:
+    """All phases of a run, from the first or from where it stands."""
+    config = terms.config
+    network = _settle(messages, terms, standing)
+    first = config.method.init(network.model.task, network.fresh)
+    journal = Journal(terms.out, {"engine": ENGINE}, 1, clock.say)
+    patience = config.faults.patience
+    found = conduct(phases_of(config), messages, first, journal, clock, patience)
+    return network, found
 
 
 def _gather_nodes(
@@ -158,6 +175,7 @@ def _write(messages: Messages, network: Network, server: Any, results: dict[str,
         provenance(_data_name(messages), notes, config.algorithm, config.rounds, config.seed),
     )
     write_models(out, about, shared_part(config, server), None)
+    store.write_tensors(out / SERVER, flatten(server))
     store.write_json(out / "metrics.json", results)
     unknown: dict[str, Any] = {
         "ownership": None,

@@ -25,6 +25,8 @@ class Terms:
     timeout: float  # seconds to wait for nodes
     patience: float  # seconds for the replies of a round
     secure: bool = False  # whether uploads are masked, so that only their sum is seen
+    base: Path | None = None  # a finished run, which nodes join or leave
+    leaves: str = ""  # who leaves it
 
 
 def read_terms(settings: Mapping[str, Any]) -> Terms:
@@ -62,6 +64,13 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
         )
     if secure and nodes < 2:
         raise UserError("secure aggregation of a single node would hide nothing")
+    base, leaves = str(settings.get("base", "")), str(settings.get("leaves", ""))
+    if base and (not Path(base).is_absolute() or settings["resume"]):
+        raise UserError(
+            f"--base {base} must be an absolute path on the SuperLink's machine, without --resume"
+        )
+    if leaves and not base:
+        raise UserError(f"--forget {leaves} needs --base: the finished run that it leaves")
     return Terms(
         config=config,
         text=text,
@@ -71,4 +80,6 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
         timeout=float(settings["timeout"]),
         patience=float(settings["round-timeout"]),
         secure=secure,
+        base=Path(base) if base else None,
+        leaves=leaves,
     )

@@ -39,6 +39,8 @@ class Order:
     timeout: float  # seconds to wait for nodes
     round_timeout: float  # seconds for the replies of one round
     secure: bool = False  # whether uploads are masked
+    base: str = ""  # a finished run, which nodes join or leave
+    leaves: str = ""  # who leaves it
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -49,6 +51,8 @@ class Order:
             "timeout": self.timeout,
             "round-timeout": self.round_timeout,
             "secure": self.secure,
+            "base": self.base,
+            "leaves": self.leaves,
         }
 
 
