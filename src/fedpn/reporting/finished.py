@@ -30,6 +30,10 @@ MEASURES = {
     "own_stream": ("streams", "own", "accuracy"),
     "foreign_stream": ("streams", "foreign", "accuracy"),
     "mixed_stream": ("streams", "mixed", "accuracy"),
+    "others_stream": ("streams", "others", "accuracy"),
+    "by_classes": ("apart", "classes"),
+    "by_looks": ("apart", "looks"),
+    "own_heads": ("apart", "own_head"),
 }
 
 

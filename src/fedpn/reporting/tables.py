@@ -1,6 +1,6 @@
 """Metrics -> the rows of the report's tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedpn.core.summary import SETS, standard_error, summarise
 from fedpn.reporting.finished import Accuracy, ClientMetrics, Metrics, Origin
@@ -52,12 +52,34 @@ def measures(runs: Sequence[Metrics]) -> dict[str, str]:
         "answered": share(mean["coverage"]),
         "Bayes' rule, share learned: own inputs only": share(mean["own_stream"]),
         "Bayes' rule, share learned: foreign inputs only": share(mean["foreign_stream"]),
+        "Bayes' rule, share learned: other clients' inputs": share(mean["others_stream"]),
+        "own inputs are told from others' by": told_apart_by(mean),
+        "clients with a head of their own": share(mean["own_heads"] or None),
         "area under risk–coverage": number(mean["aurc"]),
         "ECE": number(mean["ece"]),
         "NLL": number(mean["nll"]),
         "Brier": number(mean["brier"]),
     }
     return {name: value for name, value in found.items() if value != UNKNOWN}
+
+
+def told_apart_by(mean: Mapping[str, float | None]) -> str:
+    """What Bayes' rule goes by, in words.
+
+    >>> told_apart_by({"by_classes": 1.0, "by_looks": 0.0})
+    'their classes'
+    >>> told_apart_by({"by_classes": 0.0, "by_looks": 0.0})
+    'nothing: one model for all'
+    """
+    shares = {"their classes": mean["by_classes"], "their looks": mean["by_looks"]}
+    if None in shares.values():
+        return UNKNOWN
+    words = [
+        name if value == 1 else f"{name} ({share(value)} of clients)"
+        for name, value in shares.items()
+        if value
+    ]
+    return ", ".join(words) or "nothing: one model for all"
 
 
 def percent(value: float | None, spread: float | None = None) -> str:
