@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fedpn.core.bounds import AutoCount, Count, Natural, NonNegative, Share, SomeShare
+from fedpn.core.bounds import AutoCount, Count, Natural, NonNegative, Positive, Share, SomeShare
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ class HeadSettings:
     ] = "auto"
     filters: Annotated[Count, "random filters of `patches`"] = 100
     fourier: Annotated[Natural, "random Fourier features of encoder's layers or columns"] = 1000
+    noise: Annotated[
+        NonNegative,
+        "on the sums of `ridge`, in units of what one row can change; 0: none. Images without "
+        "rounds only",
+    ] = 0.0
+    clip: Annotated[Positive, "with noise: the length to which a row's features are cut"] = 4.0
     seed: Annotated[Natural, "of filters and frequencies; the same for all runs that compare"] = 0
 
 

@@ -21,9 +21,9 @@ IMAGES = 16  # at once: their responses stay in the processor's cache
 
 
 class PatchMoments(NamedTuple):
-    """Sums over contrast-normalised patches; those of clients add up."""
+    """Sums over images of the means over their patches; those of clients add up."""
 
-    rows: Tensor  # []
+    rows: Tensor  # [], images
     total: Tensor  # [P]
     outer: Tensor  # [P, P]
 
@@ -50,11 +50,13 @@ def moments(x: Tensor) -> PatchMoments:  # [B, C, H, W]
 
 def _moments(x: Tensor) -> PatchMoments:
     size = patch_size(*x.shape[2:])
-    patches = F.unfold(scaled(x), size, stride=STRIDE).transpose(1, 2).flatten(0, 1)  # [n, P]
+    patches = F.unfold(scaled(x), size, stride=STRIDE).transpose(1, 2)  # [B, n, P]
+    each = patches.shape[1]
+    patches = patches.flatten(0, 1)
     centred = patches - patches.mean(1, keepdim=True)
     spread = (centred.square().mean(1, keepdim=True) + EPSILON).sqrt()
     normal = (centred / spread).double()
-    return PatchMoments(normal.new_tensor(len(normal)), normal.sum(0), normal.T @ normal)
+    return PatchMoments(normal.new_tensor(len(x)), normal.sum(0) / each, normal.T @ normal / each)
 
 
 def draw_filters(m: PatchMoments, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:

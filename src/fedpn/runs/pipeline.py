@@ -16,6 +16,7 @@ from fedpn.data.describe import client_name
 from fedpn.federated import privacy
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import Conducted, conduct
+from fedpn.federated.heads.noise import RELEASES
 from fedpn.federated.listener import Listener
 from fedpn.federated.simulator import Simulator
 from fedpn.federated.site import Setup
@@ -171,7 +172,12 @@ def headed(config: Config, dataset: str, clients: int, found: dict[str, Any]) ->
     if config.aggregation.rule == "private":
         joined = joining(clients, config.train.join)
         spent = privacy.spent(config.aggregation, joined, clients, config.rounds)
-        results["privacy"] = {"epsilon": spent, "delta": config.aggregation.delta}
+        delta = config.aggregation.delta
+        results["privacy"] = {"epsilon": spent, "delta": delta, "unit": "client"}
+    if config.head.noise:
+        delta = config.aggregation.delta
+        spent = privacy.spent_on_sums(config.head.noise, delta, RELEASES)
+        results["privacy"] = {"epsilon": spent, "delta": delta, "unit": "row"}
     return results
 
 

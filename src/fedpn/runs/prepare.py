@@ -12,7 +12,7 @@ from fedpn.core.task import Data
 from fedpn.data.dataset import Dataset
 from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation, federate
-from fedpn.data.moments import Moments, constants
+from fedpn.data.moments import Moments, any_image, constants
 from fedpn.data.partition import partition, usual
 from fedpn.data.recode import recode
 from fedpn.data.shift import shift_clients
@@ -86,10 +86,14 @@ def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     """Builds the network for data that are dealt."""
     check_calibration(config, dataset, federation, range(federation.clients))
     rows = lay_out(config, dataset, federation)
-    simulator = Simulator(rows, config.method, config.seed)
-    sums = conduct([SumMoments()], simulator, {}, Journal(None), Listener()).server
     shape, classes = dataset.shape, len(dataset.classes)
-    return rows.settle(draw_network(config, plan_model(config, shape, classes, read_moments(sums))))
+    if config.head.noise:
+        total = any_image(shape)
+    else:
+        simulator = Simulator(rows, config.method, config.seed)
+        sums = conduct([SumMoments()], simulator, {}, Journal(None), Listener()).server
+        total = read_moments(sums)
+    return rows.settle(draw_network(config, plan_model(config, shape, classes, total)))
 
 
 def lay_out(config: Config, dataset: Dataset, federation: Federation) -> Setup:
@@ -125,11 +129,27 @@ def draw_network(config: Config, blueprint: Blueprint) -> Network:
     server = config.method.init(model.task, fresh)
     if config.aggregation.rule != "mean" and not server["model"]:
         raise UserError(f"{config.algorithm} uploads nothing that aggregation.rule could protect")
+    _check_noise(config, blueprint.shape)
     if config.head.kind != TRAINED and config.method.shared(server) is None:
         raise UserError(f"{config.algorithm} has no global model for a head to answer with")
     if config.rule and config.method.shared(server) is None:
         raise UserError(f"{config.algorithm} has no global model that a router could delegate to")
     return Network(blueprint, model, fresh)
+
+
+def _check_noise(config: Config, shape: Sequence[int]) -> None:
+    """Refuses noise on a head's sums where it would not cover all that is sent."""
+    if not config.head.noise:
+        return
+    why = ""
+    if config.head.kind != "ridge":
+        why = f"the head {config.head.kind!r} has no bounds on what one row can change"
+    elif len(shape) != 3:
+        why = "the columns of a table have no bounds that are known beforehand"
+    elif config.rounds or config.head.features != "inputs":
+        why = "an encoder's rounds and layers would not be covered; use --algorithm analytic"
+    if why:
+        raise UserError(f"head.noise protects the sums of pictures' patches alone: {why}")
 
 
 def find_device(name: str) -> torch.device:

@@ -15,8 +15,13 @@ HEADS: dict[str, Callable[[HeadSettings], Head]] = {
     "means": lambda settings: ClassMeans(),
     "ridge": lambda settings: Ridge(
         Features(
-            tuple(settings.features.split("+")), settings.filters, settings.fourier, settings.seed
-        )
+            tuple(settings.features.split("+")),
+            settings.filters,
+            settings.fourier,
+            settings.seed,
+            settings.clip if settings.noise else 0.0,
+        ),
+        settings.noise,
     ),
 }
 

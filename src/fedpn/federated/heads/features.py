@@ -26,6 +26,7 @@ class Features:
     filters: int
     fourier: int
     seed: int
+    clip: float = 0.0  # to which length φ is cut, without its 1; 0: not at all
 
     def of(self, x: Tensor) -> set[str]:
         """The blocks for inputs such as these: `inputs` are patches of images, columns of tables.
@@ -78,7 +79,10 @@ class Features:
             waves = (raw @ state["frequencies"] + state["phases"]).cos()
             found += [raw, waves]
         ones = torch.ones(len(seen.x), 1, device=seen.x.device)
-        return torch.cat([*found, ones], 1)
+        phi = torch.cat(found, 1)
+        if self.clip:
+            phi = phi * (self.clip / phi.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
+        return torch.cat([phi, ones], 1)
 
     def _raw(self, seen: Seen, blocks: set[str]) -> Tensor:
         found = []

@@ -18,6 +18,14 @@ from fedpn.federated.gather import Total
 from fedpn.federated.heads.base import SLOT, SUMS, Head, Seen
 from fedpn.federated.heads.change import Change
 from fedpn.federated.heads.features import Features, chunks
+from fedpn.federated.heads.noise import (
+    LOSS,
+    choose_lengths,
+    gram_lengths,
+    nearest_psd,
+    noisy,
+    survey_lengths,
+)
 from fedpn.federated.heads.own import OwnHead, log_odds
 from fedpn.federated.heads.sums import gram_of, pack, seen_at, solve, unpack
 from fedpn.federated.phase import Phase, Reply
@@ -51,11 +59,13 @@ class Survey(Phase):
         return "" if (counts >= 0).all() and counts.sum() > 0 else "its class counts are none"
 
     def server(self, server: Slots, total: Total) -> Slots:
-        counts = total.sum["classes"]["counts"]
+        counts = total.sum["classes"]["counts"].clamp(min=0)
         rows = float(counts.sum())
         # Each class weighs the same, whoever has how many rows of it; absent ones weigh nothing.
         even = rows / (counts > 0).sum()
         weights = torch.where(counts > 0, even / counts.clamp(min=1), 0)
+        if self.features.clip:  # under noise no row may weigh more than 1
+            weights = weights / weights.max().clamp(min=1e-12)
         state = self.features.settle(total.sum, rows)
         return server | {SLOT: state | {"weights": weights, "counts": counts}}
 
@@ -76,6 +86,9 @@ class Gram(Phase):
     def server(self, server: Slots, total: Total) -> Slots:
         sums = total.sum["sums"]
         gram, cross = unpack(sums["gram"]), sums["cross"]
+        if self.features.clip:
+            gram = nearest_psd(gram)
+            sums = {"gram": pack(gram), "cross": cross}
         candidates = torch.stack([solve(gram, cross, ridge) for ridge in RIDGES])
         return server | {SLOT: server[SLOT] | {"candidates": candidates.float()}, SUMS: sums}
 
@@ -104,7 +117,8 @@ class Choose(Phase):
             for i, temperature in enumerate(TEMPERATURES):
                 logs = (scores / temperature).log_softmax(-1)
                 picked = logs.gather(-1, truth.expand(len(logs), -1)[..., None])
-                loss[:, i] -= picked.sum((1, 2)).cpu()
+                bounded = picked.clamp(min=-LOSS) if self.features.clip else picked
+                loss[:, i] -= bounded.sum((1, 2)).cpu()
         return Reply(memory, {"sums": {"right": right, "loss": loss}})
 
     def server(self, server: Slots, total: Total) -> Slots:
@@ -126,11 +140,17 @@ class Ridge(Head):
     """softmax(Rᵀφ(x) / T)."""
 
     features: Features
+    noise: float = 0.0  # σ of what the server sees of sums, in units of one row
 
     name: ClassVar[str] = "ridge"
 
     def phases(self) -> Sequence[Phase]:
-        return [Survey(self.features), Gram(self.features), Choose(self.features)]
+        features = self.features
+        return [
+            noisy(Survey(features), self.noise, survey_lengths),
+            noisy(Gram(features), self.noise, gram_lengths(features.clip)),
+            noisy(Choose(features), self.noise, choose_lengths),
+        ]
 
     def personal(self) -> Sequence[Phase]:
         return [OwnHead(self.features, TEMPERATURES)]

@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 
 from fedpn.core import store
 from fedpn.core.trees import flatten
+from fedpn.data.moments import any_image
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.gather import Gatherer
@@ -144,9 +145,12 @@ def _settle(messages: Messages, terms: Terms, standing: Standing | None) -> Netw
     if standing is not None:
         blueprint = read_blueprint(standing.model)
     else:
-        found = conduct([SumMoments()], messages, {}, Journal(None), Listener())
         member = next(iter(messages.roster.members.values()))
-        total = read_moments(found.server)
+        if config.head.noise:
+            total = any_image(member.shape)
+        else:
+            found = conduct([SumMoments()], messages, {}, Journal(None), Listener())
+            total = read_moments(found.server)
         blueprint = plan_model(config, member.shape, len(member.classes), total)
     network = draw_network(config, blueprint)
     messages.settle(network)

@@ -1,0 +1,99 @@
+"""Gaussian noise on the sums of a head: no single row shows in what the server goes on with.
+
+Rows are bounded first: a contrast-normalised patch is no longer than √P, φ is cut to a length C, a
+loss to LOSS. So replacing one row changes each sum by a bounded length Δ, and noise of σ·Δ on it is
+a Gaussian mechanism. All releases of a head compose to (ε, δ), for each row of each client.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedpn.core.trees import Slots
+from fedpn.federated.gather import Total
+from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.site import Site
+
+LOSS = 10.0  # to which a calibration row's loss is cut
+RELEASES = 6  # class counts, patch moments, G, B, right answers, losses
+
+Lengths = Callable[[Slots], Mapping[str, Mapping[str, float]]]  # sums -> Δ of each
+
+
+@dataclass(frozen=True)
+class Noisy(Phase):
+    """A phase whose server sees its sums under noise alone."""
+
+    inner: Phase
+    noise: float  # σ, in units of what one row can change
+    lengths: Lengths
+    name: str = ""  # type: ignore[misc]
+
+    sums: ClassVar[bool] = True
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        return self.inner.client(site, sent, memory)
+
+    def objection(self, statistics: Slots) -> str:
+        return self.inner.objection(statistics)
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        # Noise that others could draw again would protect nobody.
+        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        lengths = self.lengths(total.sum)
+        noisy = {
+            role: {
+                name: t + self.noise * lengths[role][name] * _normal(t, generator)
+                for name, t in params.items()
+            }
+            for role, params in total.sum.items()
+        }
+        return self.inner.server(server, replace(total, sum=noisy))
+
+
+def noisy(phase: Phase, noise: float, lengths: Lengths) -> Phase:
+    """The phase under noise, where there is any."""
+    return Noisy(phase, noise, lengths, phase.name) if noise else phase
+
+
+def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    drawn = torch.randn(like.shape, generator=generator, dtype=torch.float64)
+    return drawn.to(like)
+
+
+def survey_lengths(sums: Slots) -> Mapping[str, Mapping[str, float]]:
+    """Of class counts, and of mean patches and their products; how many rows is no secret."""
+    pixels = len(sums["patches"]["total"])
+    moments = 2 * (pixels + pixels**2) ** 0.5  # both at once
+    return {
+        "classes": {"counts": 2**0.5},
+        "patches": {"rows": 0.0, "total": moments, "outer": moments},
+    }
+
+
+def gram_lengths(clip: float) -> Lengths:
+    """Of φφᵀ and φyᵀ, with φ of at most C beside its 1."""
+    square = clip**2 + 1
+    return lambda sums: {"sums": {"gram": 2**0.5 * square, "cross": 2**0.5 * square**0.5}}
+
+
+def choose_lengths(sums: Slots) -> Mapping[str, Mapping[str, float]]:
+    """Of right answers and losses over a grid."""
+    right, loss = sums["sums"]["right"], sums["sums"]["loss"]
+    return {"sums": {"right": len(right) ** 0.5, "loss": LOSS * loss.numel() ** 0.5}}
+
+
+def nearest_psd(gram: Tensor) -> Tensor:
+    """A noisy Gram matrix without the negative part that noise has given it.
+
+    >>> nearest_psd(torch.tensor([[1.0, 0.0], [0.0, -2.0]]))
+    tensor([[1., 0.],
+            [0., 0.]])
+    """
+    values, vectors = torch.linalg.eigh(gram)
+    positive: Tensor = (vectors * values.clamp(min=0)) @ vectors.T
+    return positive

@@ -1,0 +1,124 @@
+"""Noise on a head's sums: what one row can change, how much noise there is, and its account."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from fedpn.core.errors import UserError
+from fedpn.federated.gather import Total
+from fedpn.federated.heads import make_head
+from fedpn.federated.heads.noise import RELEASES, Noisy, nearest_psd, noisy
+from fedpn.federated.phase import Phase
+from fedpn.federated.privacy import spent_on_sums
+from fedpn.federated.site import Site
+from fedpn.runs import pipeline
+from fedpn.runs.config import resolve
+from fedpn.runs.prepare import prepare
+
+SMALL = {
+    "dataset": "digits",
+    "algorithm": "analytic",
+    "clients": 3,
+    "head": {"filters": 5, "noise": 2.0, "clip": 1.5},
+    "routing": {"abstain": 0.2, "outliers": 0.2},
+}
+
+
+class Keep(Phase):
+    name = "keep"
+
+    def server(self, server, total):
+        return server | total.sum
+
+
+def test_noise_is_as_wide_as_it_says():
+    sums = {"a": {"x": torch.zeros(40_000), "y": torch.zeros(40_000)}}
+    phase = noisy(Keep(), 3.0, lambda sums: {"a": {"x": 2.0, "y": 0.0}})
+    found = phase.server({}, Total(sums, 1.0))
+    assert float(found["a"]["x"].std()) == pytest.approx(6.0, rel=0.02)
+    assert not found["a"]["y"].any()
+    again = phase.server({}, Total(sums, 1.0))
+    assert (again["a"]["x"] != found["a"]["x"]).any()  # nobody can draw it again
+    assert noisy(Keep(), 0.0, lambda sums: {}).name == "keep"
+
+
+def test_replacing_one_row_changes_sums_by_no_more_than_they_say():
+    """Pictures of all kinds in the place of one row; every phase, as clients really play it."""
+    config = resolve([SMALL])
+    setup = prepare(config)
+    server = config.method.init(setup.model.task, setup.fresh)
+    rng = np.random.default_rng(0)
+    images = [
+        rng.integers(0, 256, (1, 28, 28)),
+        np.zeros((1, 28, 28)),
+        np.indices((28, 28)).sum(0)[None] % 2 * 255,
+        np.triu(np.full((28, 28), 255))[None],
+    ]
+    for phase in make_head(config.head).phases():
+        assert isinstance(phase, Noisy)
+        observe = setup.observer(config.method, server)
+        site = Site(0, setup, 0, observe)
+        rows = site.calibration if phase.name == "choose" else site.train
+        before = phase.client(site, server, {}).statistics
+        lengths = phase.lengths(before)
+        row, kept, label = int(rows[0]), setup.data.x[rows[0]].clone(), int(setup.data.y[rows[0]])
+        for image in images:
+            setup.data.x[row] = torch.from_numpy(np.asarray(image)).to(torch.uint8)
+            setup.data.y[row] = (label + 1) % 10
+            fresh = Site(0, setup, 0, setup.observer(config.method, server))
+            after = phase.client(fresh, server, {}).statistics
+            for role, params in before.items():
+                for name, tensor in params.items():
+                    moved = float((after[role][name] - tensor).double().norm())
+                    assert moved <= lengths[role][name] * (1 + 1e-6) + 1e-9, (phase.name, name)
+            setup.data.x[row], setup.data.y[row] = kept, label
+        parts = [phase.client(Site(c, setup, 0, observe), server, {}).statistics for c in range(3)]
+        total = {r: {n: sum(p[r][n] for p in parts) for n in before[r]} for r in before}
+        server = phase.inner.server(server, Total(total, 3.0))
+
+
+@pytest.mark.parametrize(("noise", "delta"), [(1.0, 1e-5), (4.0, 1e-5), (10.0, 1e-6)])
+def test_the_account_is_above_the_exact_one_and_close(noise, delta):
+    """Balle & Wang (2018): so many Gaussian mechanisms are one, with less noise."""
+    sigma = noise / math.sqrt(RELEASES)
+
+    def excess(epsilon):
+        a, b = 1 / (2 * sigma), epsilon * sigma
+        return norm.cdf(a - b) - math.exp(epsilon) * norm.cdf(-a - b) - delta
+
+    exact = brentq(excess, 1e-6, 200)
+    assert exact <= spent_on_sums(noise, delta, RELEASES) <= 1.25 * exact
+
+
+def test_a_run_under_noise_still_learns_and_tells_its_price(tmp_path):
+    found = pipeline.run(resolve([SMALL, {"head": {"noise": 0.1}}]), tmp_path / "run")
+    assert found["privacy"]["unit"] == "row" and found["privacy"]["epsilon"] > 10
+    assert found["accuracy"]["global"]["ind"] > 0.6
+    setup = prepare(resolve([SMALL]))
+    assert setup.blueprint.mean == [127.5]  # no sum of rows is sent for it
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": "fedavg", "rounds": 1, "head": {"kind": "ridge", "noise": 1.0}},
+        {"head": {"kind": "means", "noise": 1.0}},
+        {"head": {"noise": 1.0, "features": "encoder"}},
+    ],
+)
+def test_noise_that_would_not_cover_all_is_refused(changes):
+    with pytest.raises(UserError, match="protects the sums of pictures' patches alone"):
+        prepare(resolve([SMALL, changes]))
+
+
+def test_what_noise_makes_negative_is_dropped():
+    matrix = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = nearest_psd(matrix + matrix.T)
+    values = torch.linalg.eigvalsh(found)
+    assert float(values.min()) > -1e-9
+    kept = torch.linalg.eigvalsh(matrix + matrix.T).clamp(min=0)
+    torch.testing.assert_close(values, kept, atol=1e-9, rtol=0)
