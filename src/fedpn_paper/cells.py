@@ -52,11 +52,13 @@ VARIANTS = {
     "gaussian": Variant("routed by Gaussians", GAUSSIAN, trained=False),
     "density10": Variant("switched by log density, 10 %", DENSITY, trained=False),
     "entropy20": Variant("switched by entropy, 20 %", ENTROPY, trained=False),
+    "bayes": Variant("by Bayes' rule", {"routing": {"rule": "bayes"}}, trained=False),
     "layers": Variant("with a ridge head on its layers", _ridge("encoder"), trained=False),
     "patches": Variant("with a ridge head on patches", _ridge("inputs"), trained=False),
     "ridge": Variant("with a ridge head on both", _ridge("inputs+encoder"), trained=False),
 }
-OWN: dict[str, Tree] = {"fedbn": BATCH_NORM}  # what an algorithm cannot do without
+# What an algorithm cannot do without, and FedPN's density as the paper rewards it.
+OWN: dict[str, Tree] = {"fedbn": BATCH_NORM, "fedpn": {"method": {"cap": 0.0}}}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ COLUMNS = {
     "fedpn": "FedPN",
 }
 ALGORITHMS = (*COLUMNS, "local", "analytic")
-CLOSED_FORM = ("layers", "patches", "ridge")  # FedPN's variants with a head that is solved for
+BAYES = ("bayes", "layers", "patches", "ridge")  # FedPN's variants that answer by Bayes' rule
 ROUTED = ("perfedavg", "fedbabu", "apfl", "fedpn")  # who has both a personal and a global model
 RESNET_SETS, RESNET_METHODS = ("cifar10", "svhn"), ("fedpn", "fedavg")
 QUICK: dict[str, Any] = {
@@ -47,7 +47,7 @@ QUICK_ROWS = 3000
 # What a cell costs, compared with FedAvg of LeNet-5.
 COSTS = {"fedpn": 1.3, "perfedavg": 2.5, "apfl": 2.0, "fedbn": 3.0}
 VARIANT_COSTS = {"norm": 3.0, "resnet18": 30.0, "gaussian": 0.2, "density10": 0.2, "entropy20": 0.2}
-VARIANT_COSTS |= {"layers": 0.8, "patches": 0.5, "ridge": 1.2}
+VARIANT_COSTS |= {"bayes": 0.2, "layers": 0.8, "patches": 0.5, "ridge": 1.2}
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,7 @@ def _order(sets: Sequence[str], wish: Wish) -> Iterator[Cell]:
     yield from (Cell(d, "fedpn", "", s) for s in range(1, wish.seeds) for d in sets)
     yield from (Cell(d, "analytic", "", s) for s in range(wish.seeds) for d in sets)
     yield from (Cell(d, "fedavg", "", s) for s in range(1, wish.seeds) for d in sets)
-    yield from (
-        Cell(d, "fedpn", v, s) for s in range(wish.seeds) for d in sets for v in CLOSED_FORM
-    )
+    yield from (Cell(d, "fedpn", v, s) for s in range(wish.seeds) for d in sets for v in BAYES)
     yield from (Cell(d, a, "gaussian", 0) for d in sets for a in ROUTED)
     yield from (Cell(d, "fedpn", v, 0) for d in sets for v in _switches(d))
     yield from (Cell(d, "fedavg", v, 0) for v in ("reset", "norm") for d in sets)

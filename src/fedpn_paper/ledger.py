@@ -9,6 +9,7 @@ from typing import Any
 import fedpn_paper as experiments
 from fedpn.core import store
 from fedpn_paper import ledger_html, ledger_markdown
+from fedpn_paper.bayes_tables import bayes_tables
 from fedpn_paper.cells import VARIANTS, Cell
 from fedpn_paper.claims import verdicts
 from fedpn_paper.grid import (
@@ -95,7 +96,11 @@ def make(
     """Brings everything together; `out` is where results lie, seen from the page."""
     results = Results(tuple(records))
     return Book(
-        [*(Maker(results, here).all() if records else []), *([tried(tuning)] if tuning else [])],
+        [
+            *(Maker(results, here).all() if records else []),
+            *bayes_tables(results),
+            *([tried(tuning)] if tuning else []),
+        ],
         verdicts(results, {name: result for name, (result, _) in figures.items()}),
         slips(),
         notes(results),

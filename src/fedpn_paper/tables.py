@@ -202,7 +202,7 @@ class Maker:
             name = set_title(dataset, self.results)
             if dataset not in self.results.sets():
                 name += ": not run" if dataset in self.at_hand else ": data not at hand"
-            rows.append(Row(name, [*_marked([entry(dataset, c) for c in columns])]))
+            rows.append(Row(name, [*mark_best([entry(dataset, c) for c in columns])]))
         return Table(title, lead, tuple(columns.values()), rows)
 
     def _entry(
@@ -231,7 +231,7 @@ def _is_there(entry: Entry | str) -> bool:
     return isinstance(entry, Entry) and entry.ours is not None
 
 
-def _marked(row: list[Entry]) -> list[Entry]:
+def mark_best(row: list[Entry]) -> list[Entry]:
     """Marks the best of ours, as far as printed digits tell."""
     best = max((round(e.ours.mean, 1) for e in row if e.ours), default=None)
     return [e._replace(best=e.ours is not None and round(e.ours.mean, 1) == best) for e in row]

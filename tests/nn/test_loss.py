@@ -1,12 +1,14 @@
 """The stop-gradient of eq. 8, proven term by term."""
 
+import math
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from fedpn.core.dirichlet import entropy, uncertain_cross_entropy
 from fedpn.nn.density import RadialFlows
-from fedpn.nn.loss import LOSSES, bayesian, cross_entropy
+from fedpn.nn.loss import LOSSES, cross_entropy
 from fedpn.nn.posterior import Normalise, PosteriorNetwork
 
 
@@ -19,9 +21,10 @@ def setting():
     return network, torch.randn(8, 3), torch.arange(8) % 5
 
 
-def _gradients(network, x, y, **options):
+def _gradients(network, x, y, repaired, **options):
     network.zero_grad()
-    bayesian(network, network.embed(x), y, **options).backward()
+    loss = LOSSES["repaired" if repaired else "bayesian"]
+    loss(network, network.embed(x), y, **options).backward()
     density = torch.cat([p.grad.flatten() for p in network.density.parameters()])
     return density, network.encoder.weight.grad.clone()
 
@@ -77,3 +80,15 @@ def test_values_are_the_papers(setting):
     torch.testing.assert_close(
         cross_entropy(network, z, y), torch_cross_entropy(network.head(z), y)
     )
+
+
+def test_density_is_rewarded_up_to_a_cap_alone(setting):
+    """Beyond it the likelihood sends no gradient; below, it is the paper's loss."""
+    network, x, y = setting
+    z = network.embed(x)
+    low, free = (LOSSES["repaired"](network, z, y, gamma=1.0, cap=c) for c in (-50.0, math.inf))
+    base = LOSSES["repaired"](network, z, y, gamma=0.0)
+    torch.testing.assert_close(low, base + 50.0 * z.shape[1])
+    torch.testing.assert_close(LOSSES["repaired"](network, z, y, gamma=1.0, cap=1e3), free)
+    density, _ = _gradients(network, x, y, True, gamma=1.0, cap=-50.0)
+    assert density.abs().max() == 0

@@ -1,5 +1,6 @@
 """Federated posterior networks (Kotelevskii et al., 2024)."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -24,6 +25,11 @@ class FedPN(FedAvg):
 
     loss: Annotated[Literal["repaired", "bayesian"], "eq. 8, or the original, eq. 6"] = "repaired"
     gamma: Annotated[NonNegative, "weight of the log-likelihood"] = 0.01
+    cap: Annotated[
+        NonNegative,
+        "nats for each dimension of z, up to which density is rewarded; 0: without end, as in the "
+        "paper",
+    ] = 1.0
     entropy_weight: Annotated[NonNegative, "λ, of the Dirichlet's entropy"] = 0.0
     train_density: Annotated[Literal["label", "marginal"], "the flow of the label, or of all"] = (
         "label"
@@ -66,6 +72,7 @@ class FedPN(FedAvg):
             "name": self.loss,
             "gamma": self.gamma,
             "entropy_weight": self.entropy_weight,
+            "cap": self.cap or math.inf,
             "label_flow": self.train_density == "label",
         }
 

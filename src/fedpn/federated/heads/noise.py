@@ -19,7 +19,7 @@ from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
 
 LOSS = 10.0  # to which a calibration row's loss is cut
-RELEASES = 6  # class counts, patch moments, G, B, right answers, losses
+RELEASES = 5  # class counts, patch moments, G, B, losses
 
 Lengths = Callable[[Slots], Mapping[str, Mapping[str, float]]]  # sums -> Δ of each
 
@@ -82,9 +82,8 @@ def gram_lengths(clip: float) -> Lengths:
 
 
 def choose_lengths(sums: Slots) -> Mapping[str, Mapping[str, float]]:
-    """Of right answers and losses over a grid."""
-    right, loss = sums["sums"]["right"], sums["sums"]["loss"]
-    return {"sums": {"right": len(right) ** 0.5, "loss": LOSS * loss.numel() ** 0.5}}
+    """Of losses over a grid."""
+    return {"sums": {"loss": LOSS * sums["sums"]["loss"].numel() ** 0.5}}
 
 
 def nearest_psd(gram: Tensor) -> Tensor:

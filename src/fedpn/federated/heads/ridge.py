@@ -2,7 +2,7 @@
 
 Clients send Σ w·φφᵀ and Σ w·φyᵀ, each class weighing the same in all; the server standardises φ in
 algebra, since φ holds a 1, and solves (G + λI)·R = B. λ and the softmax's temperature are those
-with the most right answers and the best likelihood on calibration rows, again by sums.
+under which calibration rows are likeliest, each class weighing the same, again by sums.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from fedpn.federated.heads.sums import gram_of, pack, seen_at, solve, unpack
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
 
-RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)  # λ
+RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4)  # λ
 TEMPERATURES = tuple(10 ** (-2.5 + 3 * i / 49) for i in range(50))
 
 
@@ -95,7 +95,7 @@ class Gram(Phase):
 
 @dataclass(frozen=True)
 class Choose(Phase):
-    """Which λ and temperature do best on calibration rows: right answers, and log-likelihoods."""
+    """Under which λ and temperature calibration rows are likeliest."""
 
     features: Features
 
@@ -106,32 +106,27 @@ class Choose(Phase):
         state, labels = sent[SLOT], site.setup.labels(site.calibration)
         candidates = state["candidates"]
         heat = torch.tensor(TEMPERATURES, dtype=torch.float64)
-        right = torch.zeros(len(candidates), dtype=torch.float64)
         loss = torch.zeros(len(candidates), len(heat), dtype=torch.float64)
         start = 0
         for part in chunks(seen_at(site, site.calibration)):
             truth = labels[start : start + len(part.x)]
             start += len(part.x)
             scores = torch.einsum("bf,lfk->lbk", self.features(part, state), candidates).double()
-            right += (scores.argmax(-1) == truth).sum(1).cpu()
+            weights = state["weights"][truth]
             for i, temperature in enumerate(TEMPERATURES):
                 logs = (scores / temperature).log_softmax(-1)
                 picked = logs.gather(-1, truth.expand(len(logs), -1)[..., None])
                 bounded = picked.clamp(min=-LOSS) if self.features.clip else picked
-                loss[:, i] -= bounded.sum((1, 2)).cpu()
-        return Reply(memory, {"sums": {"right": right, "loss": loss}})
+                loss[:, i] -= (bounded[..., 0] * weights).sum(1).cpu()
+        return Reply(memory, {"sums": {"loss": loss}})
 
     def server(self, server: Slots, total: Total) -> Slots:
-        sums, state = total.sum["sums"], dict(server[SLOT])
-        best = sums["loss"].min(1)
-        # The most right answers; of equals, the most likely.
-        order = sums["right"] - best.values / best.values.sum().clamp(min=1e-9)
-        chosen = int(order.argmax())
+        loss, state = total.sum["sums"]["loss"], dict(server[SLOT])
+        chosen, heat = divmod(int(loss.argmin()), loss.shape[1])
         candidates = state.pop("candidates")
         state["matrix"] = candidates[chosen]
         state["ridge"] = torch.tensor(RIDGES[chosen], dtype=torch.float64)
-        heat = TEMPERATURES[int(best.indices[chosen])]
-        state["temperature"] = torch.tensor(heat, dtype=torch.float64)
+        state["temperature"] = torch.tensor(TEMPERATURES[heat], dtype=torch.float64)
         return server | {SLOT: state}
 
 
