@@ -43,7 +43,7 @@ INSIDE = {
     """,
     "nn": """
         blueprint / loss · task · two_headed / posterior / density · encoders /
-        kernels · patches · resnet
+        familiar · kernels · patches · resnet
     """,
     "data": """
         describe · sources / batches · federation · moments · partition · recode · shift / dataset
@@ -51,7 +51,7 @@ INSIDE = {
     "core": """
         gradient · optim · settings · store · task /
         aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · parallel · plain
-        · seeds · summary · trees
+        · promises · seeds · summary · trees
     """,
 }
 
