@@ -28,7 +28,7 @@ INSIDE = {
     """,
     "serving": "predict / bundle · inputs",
     "federated": """
-        simulator / conductor · heads · moments · personal · training / phase /
+        simulator / conductor · gate · heads · moments · personal · training / phase /
         gather · privacy · site /
         aggregation · checkpoint · listener · memories · observer · settings
     """,
@@ -42,16 +42,16 @@ INSIDE = {
         opinion · outcomes · settings · thresholds
     """,
     "nn": """
-        blueprint / loss · task · two_headed / posterior / density · encoders /
-        familiar · kernels · patches · resnet
+        blueprint / loss · task · two_headed / posterior / density · encoders · familiar /
+        kernels · patches · resnet
     """,
     "data": """
         describe · sources / batches · federation · moments · partition · recode · shift / dataset
     """,
     "core": """
-        gradient · optim · settings · store · task /
+        gradient · optim · promises · settings · store · task /
         aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · parallel · plain
-        · promises · seeds · summary · trees
+        · seeds · summary · trees
     """,
 }
 

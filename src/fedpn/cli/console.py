@@ -24,6 +24,9 @@ STAGES = {
     "choose": "ridge and temperature",
     "own head": "heads of their own",
     "change": "sums of features",
+    "look at rows": "what rows look like",
+    "spread of rows": "what rows look like",
+    "limit of rows": "what rows look like",
     "evaluate": "evaluation",
     "report": "report",
 }

@@ -16,6 +16,7 @@ from fedpn.routing.settings import RoutingSettings
 
 EVEN = 0.5  # the share of own inputs, before any is seen
 UNSOUND = "the models give no finite numbers for it: nobody can answer"
+STRANGE = "a stranger: like nothing that the federation has seen, so nobody answers"
 
 
 class Views(NamedTuple):
@@ -82,6 +83,12 @@ class Decision(NamedTuple):
     def answered(self) -> Tensor:
         """Whether somebody answers, rather than nobody."""
         return answered(self.outcome)
+
+
+def refuse_strangers(decision: Decision, strange: Tensor) -> Decision:
+    """Inputs like nothing that the federation has seen are answered by nobody."""
+    outcome = torch.where(strange, int(Outcome.STRANGER), decision.outcome)
+    return decision._replace(outcome=outcome)
 
 
 def refuse_unsound(decision: Decision) -> Decision:

@@ -23,5 +23,10 @@ class RoutingSettings:
     ] = "auto"
     outliers: Annotated[SomeShare, "the share of rows like its own that a client delegates"] = 0.1
     abstain: Annotated[SomeShare, "the share of those that nobody answers"] = 0.05
+    strangers: Annotated[
+        Share,
+        "the share of known inputs that may be taken for strangers, so that real ones are noticed: "
+        "nobody answers inputs like nothing that the federation has seen; 0: no such gate",
+    ] = 0.0
     covariance: Annotated[Literal["full", "diagonal"], "of the router `gaussian`"] = "full"
     shrinkage: Annotated[Share, "of its covariances towards that of all classes"] = 0.1

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from fedpn.core import metrics
 from fedpn.core.summary import summarise
-from fedpn.core.trees import Slots
+from fedpn.core.trees import Params, Slots
 from fedpn.data.dataset import Array
 from fedpn.data.federation import Federation
+from fedpn.federated.gate import strangers
 from fedpn.federated.personal import views_of
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
@@ -19,7 +20,7 @@ from fedpn.routing.bayes import Bayes, entropy
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import OUTCOMES
 from fedpn.routing.routers import Router
-from fedpn.routing.rule import Decision, Rule, Views
+from fedpn.routing.rule import Decision, Rule, Views, refuse_strangers
 from fedpn.routing.rules import from_state, kinds_of
 
 Tree = dict[str, Any]
@@ -70,9 +71,9 @@ class Judge(Phase):
     sums: ClassVar[bool] = False
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        return Reply(memory, record=self.look(site, memory))
+        return Reply(memory, record=self.look(site, memory, sent.get("gate")))
 
-    def look(self, site: Site, memory: Slots) -> View:
+    def look(self, site: Site, memory: Slots, gate: Params | None = None) -> View:
         """The client's answers to its test rows."""
         federation = site.setup.federation
         rows, sets = rows_to_judge(federation, site.client)
@@ -95,6 +96,10 @@ class Judge(Phase):
             shown = views._replace(local=under_own_prior(views, bayes))
         answers = answers_of(shown, by_rule, sets["ind"])
         decision = decisions[self.rule]
+        if gate is not None:
+            index = torch.from_numpy(rows).to(site.setup.device)
+            strange = strangers(site.setup.data.x[index], gate)
+            decision = refuse_strangers(decision, strange)
         found = streams(views, bayes, labels, sets)
         found["others"] = self._others(site, memory, bayes, views.take(sets["ind"]))
         return View(

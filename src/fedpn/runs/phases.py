@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from fedpn.federated.conductor import check_rule
+from fedpn.federated.gate import gate_phases
 from fedpn.federated.heads import make_head
 from fedpn.federated.personal import Adapt, Calibrate, FitRouter
 from fedpn.federated.phase import Phase
@@ -22,6 +23,7 @@ def phases_of(config: Config) -> list[Phase]:
     head = make_head(config.head)
     if head is not None:
         phases += head.phases()
+    phases += gate_phases(config.routing.strangers)
     phases.append(Adapt(config.method, config.train.batch, config.seed))
     if head is not None and config.rule:
         phases += head.personal()

@@ -205,8 +205,9 @@ def routing_of(config: Config) -> RoutingSettings | None:
 
 def shared_part(config: Config, server: Slots) -> Slots:
     """What all clients answer with: the global model, and its head in closed form."""
-    model, head = config.method.shared(server), server.get("head")
-    return {name: part for name, part in (("model", model), ("head", head)) if part}
+    parts = {"model": config.method.shared(server), "head": server.get("head")}
+    parts["gate"] = server.get("gate")
+    return {name: part for name, part in parts.items() if part}
 
 
 def write_figures(setup: Setup, views: list[View], headline: str, out: Path) -> None:

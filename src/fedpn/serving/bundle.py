@@ -29,8 +29,8 @@ SLOTS = {
     "router": "routers.safetensors",
     "rule": "rules.safetensors",
 }
-SHARED, HEAD = "shared.safetensors", "head.safetensors"
-FILES = ["bundle.json", SHARED, HEAD, *SLOTS.values()]
+SHARED, HEAD, GATE = "shared.safetensors", "head.safetensors", "gate.safetensors"
+FILES = ["bundle.json", SHARED, HEAD, GATE, *SLOTS.values()]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Bundle:
     about: About
     shared: Params | None
     head: Params  # the state of a head in closed form, where there is one
+    gate: Params  # what strangers are told by, where the run has a gate
     own: Params
     own_head: Params  # a client's own head in closed form, where it has one
     router: Params
@@ -92,10 +93,11 @@ def provenance(dataset: str, note: str, algorithm: str, rounds: int, seed: int) 
 def write_models(out: Path, about: About, shared: Slots, members: Sequence[Slots] | None) -> None:
     """Writes all clients' models; without members those are elsewhere, with their nodes.
 
-    `shared` has the slots `model` and `head`, each where there is one.
+    `shared` has the slots `model`, `head` and `gate`, each where there is one.
     """
     store.write_tensors(out / SHARED, shared.get("model", {}))
     store.write_tensors(out / HEAD, shared.get("head", {}))
+    store.write_tensors(out / GATE, shared.get("gate", {}))
     for slot, file in SLOTS.items():
         tensors = {
             f"{index}/{name}": t
@@ -189,6 +191,7 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
         about,
         shared or None,
         store.read_tensors(path / HEAD)[0],
+        store.read_tensors(path / GATE)[0],
         slots["own"],
         slots["head"],
         slots["router"],
@@ -204,6 +207,7 @@ def export(path: Path, client: int | str | None, out: Path, trust: bool = False)
     index = bundle.about.clients.index(bundle.client)
     store.write_tensors(out / SHARED, bundle.shared or {})
     store.write_tensors(out / HEAD, bundle.head)
+    store.write_tensors(out / GATE, bundle.gate)
     for file in SLOTS.values():
         tensors, _ = store.read_tensors(path / file, f"{index}/")
         store.write_tensors(out / file, {f"0/{name}": t for name, t in tensors.items()})

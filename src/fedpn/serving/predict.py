@@ -1,5 +1,6 @@
 """Models and inputs -> answers, each with its source and its reason."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 from fedpn.data.sources.rows import as_rows
+from fedpn.federated.gate import strangers
 from fedpn.federated.heads import make_head
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.nn.blueprint import build_model
@@ -19,7 +21,7 @@ from fedpn.routing.bayes import Bayes
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.routers import make_router
-from fedpn.routing.rule import EVEN, Rule, Scores, Views
+from fedpn.routing.rule import EVEN, STRANGE, UNSOUND, Rule, Scores, Views, refuse_strangers
 from fedpn.routing.scores import SCORES
 from fedpn.serving.bundle import Bundle, open_bundle
 
@@ -76,16 +78,20 @@ class Predictor:
         observe = Observer(self.model, b.shared, embed, self.head, b.head)
         own = observe.local(b.own, rows)
         if b.rule is None:
-            return self._plain(own)
+            strange = strangers(x, b.gate) if b.gate else torch.zeros(len(x), dtype=torch.bool)
+            return self._plain(own, strange)
         sight, shared = observe.own_sight(b.own_head, rows), observe.shared(rows)
         score = own.total if self.router is None else self.router.score(own, shared, b.router)
         views = Views(own, shared, score, EVEN, *sight)
         self.own_share = self._share(views, b.rule, own_share)
         decision = b.rule.decide(views._replace(share=self.own_share))
+        sound = decision.outcome != int(Outcome.STRANGER)
+        if b.gate:
+            decision = refuse_strangers(decision, strangers(x, b.gate))
         columns = (decision.probs.tolist(), decision.outcome.tolist(), decision.scores())
         return [
-            self._answer(b.rule, probs, Outcome(number), scores)
-            for probs, number, scores in zip(*columns, strict=True)
+            self._answer(b.rule, probs, Outcome(number), scores, bool(finite))
+            for probs, number, scores, finite in zip(*columns, sound, strict=True)
         ]
 
     def _share(self, views: Views, rule: Rule, given: float | None) -> float:
@@ -98,10 +104,13 @@ class Predictor:
             raise UserError(f"the share of own inputs is {given}, but must be from 0 to 1")
         return given
 
-    def _answer(self, rule: Rule, probs: list[float], outcome: Outcome, scores: Scores) -> Answer:
+    def _answer(
+        self, rule: Rule, probs: list[float], outcome: Outcome, scores: Scores, sound: bool
+    ) -> Answer:
         names = self.bundle.classes
         confidence = max(probs)
         guess = names[probs.index(confidence)]
+        stranger = outcome is Outcome.STRANGER
         return Answer(
             label=guess if outcome.source is not Source.NOBODY else None,
             guess=guess,
@@ -110,28 +119,39 @@ class Predictor:
             source=outcome.source,
             outcome=outcome.label,
             uncertainty=scores._asdict(),
-            reason=rule.reason(outcome, scores),
+            reason=STRANGE if stranger and sound else rule.reason(outcome, scores),
         )
 
-    def _plain(self, own: Opinion) -> list[Answer]:
-        """Answers of a method without a switch: always the client's model, or the one of all."""
+    def _plain(self, own: Opinion, strange: Tensor) -> list[Answer]:
+        """Answers of a method without a switch: the client's model, or the one of all; or nobody.
+
+        Nobody answers strangers, nor where the model gives no finite numbers.
+        """
         names = self.bundle.classes
         source = "personal" if self.bundle.own else "global"
         why = {"personal": "the client's model", "global": "the one model of all clients"}[source]
-        columns = own.probs.tolist(), SCORES["msp"](own).tolist(), own.total.tolist()
-        return [
-            Answer(
-                label=names[int(np.argmax(probs))],
-                guess=names[int(np.argmax(probs))],
-                confidence=max(probs),
-                probabilities=dict(zip(names, probs, strict=True)),
-                source=source,
-                outcome=source,
-                uncertainty={"epistemic": epistemic, "aleatoric": total, "total": total},
-                reason=f"the method has no switch: {why} always answers",
+        always = f"the method has no switch: {why} always answers"
+        sound = own.probs.isfinite().all(-1)
+        probs = torch.where(sound[:, None], own.probs, 1 / len(names))
+        scores = [SCORES["msp"](own).nan_to_num(1.0), own.total.nan_to_num(math.log(len(names)))]
+        columns = (probs.tolist(), *(s.tolist() for s in scores), sound.tolist(), strange.tolist())
+        found = []
+        for row, epistemic, total, finite, stranger in zip(*columns, strict=True):
+            nobody = stranger or not finite
+            guess = names[int(np.argmax(row))]
+            found.append(
+                Answer(
+                    label=None if nobody else guess,
+                    guess=guess,
+                    confidence=max(row),
+                    probabilities=dict(zip(names, row, strict=True)),
+                    source=Source.NOBODY if nobody else source,
+                    outcome=Outcome.STRANGER.label if nobody else source,
+                    uncertainty={"epistemic": epistemic, "aleatoric": total, "total": total},
+                    reason=(STRANGE if finite else UNSOUND) if nobody else always,
+                )
             )
-            for probs, epistemic, total in zip(*columns, strict=True)
-        ]
+        return found
 
 
 def conform(inputs: Array, shape: Sequence[int]) -> Array:
