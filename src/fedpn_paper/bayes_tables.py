@@ -27,6 +27,7 @@ WAYS = (
     Way("Bayes, ridge on patches", "fedpn", "patches", "bayes"),
     Way("Bayes, ridge on both", "fedpn", "ridge", "bayes"),
     Way("analytic, Bayes", "analytic", "", "bayes"),
+    Way("analytic on an untrained encoder", "analytic", "untrained", "bayes"),
 )
 FIGURES = (
     "InD",

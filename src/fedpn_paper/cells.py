@@ -53,6 +53,7 @@ VARIANTS = {
     "density10": Variant("switched by log density, 10 %", DENSITY, trained=False),
     "entropy20": Variant("switched by entropy, 20 %", ENTROPY, trained=False),
     "bayes": Variant("by Bayes' rule", {"routing": {"rule": "bayes"}}, trained=False),
+    "untrained": Variant("on the layers of an untrained encoder", _ridge("encoder")),
     "layers": Variant("with a ridge head on its layers", _ridge("encoder"), trained=False),
     "patches": Variant("with a ridge head on patches", _ridge("inputs"), trained=False),
     "ridge": Variant("with a ridge head on both", _ridge("inputs+encoder"), trained=False),

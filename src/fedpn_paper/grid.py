@@ -121,6 +121,7 @@ def _order(sets: Sequence[str], wish: Wish) -> Iterator[Cell]:
     yield from (Cell(d, a, "", 0) for d in sets for a in others)
     yield from (Cell(d, "fedpn", "", s) for s in range(1, wish.seeds) for d in sets)
     yield from (Cell(d, "analytic", "", s) for s in range(wish.seeds) for d in sets)
+    yield from (Cell(d, "analytic", "untrained", 0) for d in sets)
     yield from (Cell(d, "fedavg", "", s) for s in range(1, wish.seeds) for d in sets)
     yield from (Cell(d, "fedpn", v, s) for s in range(wish.seeds) for d in sets for v in BAYES)
     yield from (Cell(d, a, "gaussian", 0) for d in sets for a in ROUTED)

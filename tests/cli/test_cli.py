@@ -137,7 +137,7 @@ def test_run_ends_with_the_table_and_the_files(tmp_path, capsys):
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["headline"] == "switch"
     assert list(metrics["accuracy"]) == ["local", "global", "switch", "bayes", "oracle"]
-    assert list(metrics["streams"]) == ["own", "foreign", "mixed"]
+    assert list(metrics["streams"]) == ["own", "foreign", "mixed", "others"]
     assert set(json.loads((out / "timings.json").read_text())) == {
         "federate",
         "personalise",
