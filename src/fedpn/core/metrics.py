@@ -84,3 +84,23 @@ def gap_closed(local: float, shared: float, switch: float, oracle: float) -> flo
     """
     best = max(local, shared)
     return round((switch - best) / (oracle - best), 12) if oracle > best else None
+
+
+def balanced_accuracy(guess: Tensor, labels: Tensor) -> float:
+    """The mean over classes of the share of their rows that is found.
+
+    >>> balanced_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
+    0.5
+    """
+    rows = torch.bincount(labels)
+    found = torch.bincount(labels[guess == labels], minlength=len(rows))
+    return float((found[rows > 0] / rows[rows > 0]).double().mean())
+
+
+def majority_share(labels: Tensor) -> float:
+    """How often one would be right by always saying the most frequent class.
+
+    >>> majority_share(torch.tensor([0, 0, 0, 1]))
+    0.75
+    """
+    return float(torch.bincount(labels).max() / len(labels))

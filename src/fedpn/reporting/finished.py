@@ -24,6 +24,8 @@ MEASURES = {
     "delegated_ood": ("routing", "delegated", "ood"),
     "coverage": ("abstention", "coverage"),
     "aurc": ("abstention", "aurc"),
+    "balanced": ("classes_found", "balanced_accuracy"),
+    "majority": ("classes_found", "majority_share"),
     "ece": ("calibration", "ece"),
     "nll": ("calibration", "nll"),
     "brier": ("calibration", "brier"),
@@ -50,6 +52,7 @@ class Metrics:
     deviation: Accuracy  # over clients
     worst: Accuracy  # of all clients
     measures: dict[str, float | None]
+    warnings: tuple[str, ...] = ()  # what a fine accuracy may hide
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,15 @@ def read_metrics(run: Path) -> Metrics:
         deviation={who: _by_set(tree["spread"]["std"][who]) for who in accuracy},
         worst={who: _by_set(tree["spread"]["worst"][who]) for who in accuracy},
         measures={name: _measure(tree, place) for name, place in MEASURES.items()},
+        warnings=_warnings(tree),
     )
+
+
+def _warnings(tree: Value) -> tuple[str, ...]:
+    """Those of newer runs."""
+    if "warnings" not in tree.fields():
+        return ()
+    return tuple(item.text() for item in tree["warnings"].items())
 
 
 def _accuracy(tree: Value) -> Accuracy:

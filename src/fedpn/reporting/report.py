@@ -7,6 +7,7 @@ from pathlib import Path
 from fedpn.core import store
 from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
+from fedpn.core.plain import plain
 from fedpn.reporting.finished import Metrics, Origin, read_metrics, read_origin, read_settings
 from fedpn.reporting.tables import accuracy_table, measures
 
@@ -27,6 +28,7 @@ def text(paths: Sequence[Path]) -> str:
     runs = read_runs(paths)
     lines = aligned(accuracy_table(runs))
     beside = [f"{name}: {value}" for name, value in measures(runs).items()]
+    beside += [f"note: {plain(warning)}" for run in runs for warning in run.warnings]
     rule = "─" * len(lines[0])
     return "\n".join(
         [heading(runs, read_origin(paths[0])), "", lines[0], rule, *lines[1:], "", *beside]

@@ -55,6 +55,8 @@ def measures(runs: Sequence[Metrics]) -> dict[str, str]:
         "Bayes' rule, share learned: other clients' inputs": share(mean["others_stream"]),
         "own inputs are told from others' by": told_apart_by(mean),
         "clients with a head of their own": share(mean["own_heads"] or None),
+        "balanced accuracy": share(mean["balanced"]),
+        "always the most frequent class": share(mean["majority"]),
         "area under risk–coverage": number(mean["aurc"]),
         "ECE": number(mean["ece"]),
         "NLL": number(mean["nll"]),

@@ -144,6 +144,7 @@ def under_own_prior(views: Views, bayes: Bayes) -> Opinion:
     return views.shared._replace(probs=own.float(), aleatoric=doubt, total=doubt)
 
 
+ONE_ANSWER, NO_BETTER = 0.98, 0.005
 STREAMS = {"own": "ind", "foreign": "ood", "mixed": "mix"}
 
 
@@ -225,6 +226,11 @@ def client_metrics(view: View, headline: str) -> Tree:
         }
     if view.streams is not None:
         tree["streams"], tree["apart"] = view.streams, view.apart
+    tree["classes_found"] = {
+        "balanced_accuracy": metrics.balanced_accuracy(answer.label, labels),
+        "majority_share": metrics.majority_share(labels),
+        "always_the_same": metrics.majority_share(answer.label),
+    }
     measures = {"ece": metrics.ece, "nll": metrics.nll, "brier": metrics.brier}
     tree["calibration"] = {n: measure(answer.probs, labels) for n, measure in measures.items()}
     return tree
@@ -264,5 +270,25 @@ def bring_together(clients: list[Tree], score: str, headline: str = "switch") ->
         name: summarise(accuracies, over)["accuracy"]
         for name, over in (("std", np.std), ("worst", np.min))
     }
+    total["warnings"] = warnings_of(accuracy[headline], total["classes_found"])
     total["per_client"] = clients
     return total
+
+
+def warnings_of(accuracy: Tree, found: Tree) -> list[str]:
+    """What a fine accuracy may hide: one answer for everything, or no better than that."""
+    said = []
+    right = accuracy["mix"] if accuracy["mix"] is not None else accuracy["ind"]
+    majority, same = found["majority_share"], found["always_the_same"]
+    if same > ONE_ANSWER and majority < same:
+        said.append(
+            f"{100 * same:.1f} % of a client's inputs get one and the same answer, where "
+            f"{100 * majority:.1f} % are of the most frequent class: the model may have collapsed"
+        )
+    if right is not None and right <= majority + NO_BETTER:
+        said.append(
+            f"answers are right in {100 * right:.1f} %, and always saying the most frequent class "
+            f"would be in {100 * majority:.1f} %: rare classes may be lost "
+            f"(balanced accuracy {100 * found['balanced_accuracy']:.1f} %)"
+        )
+    return said

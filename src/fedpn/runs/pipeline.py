@@ -97,6 +97,8 @@ def finish(
     setup, server = simulator.setup, found.server
     views = [found.records[client]["evaluate"] for client in range(simulator.clients)]
     results = judge(config, setup, views)
+    for warning in results["warnings"]:
+        clock.say(warning)
     clock.progress("report", 0, 1)
     members = [simulator.members[client] for client in range(simulator.clients)]
     write_models(out, about_models(config, setup), shared_part(config, server), members)

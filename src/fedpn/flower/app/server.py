@@ -81,6 +81,8 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
         ]
         figures = bring_together(trees, score_of(config), config.headline)
         results = headed(config, _data_name(messages), len(messages.names), figures)
+        for warning in results["warnings"]:
+            clock.say(warning)
         clock.progress("report", 0, 1)
         _write(messages, network, found.server, results)
         clock.stop()
