@@ -26,8 +26,8 @@ def test_the_page_shows_what_was_kept(kept):
 
 def test_a_cell_is_a_mean_over_seeds(kept):
     records = kept.of("svhn", "analytic")
-    assert len(records) == 3 and all(record["rounds"] == 0 for record in records)
-    mean = sum(record["accuracy"]["bayes"]["mix"] for record in records) / 3
+    assert records and all(record["rounds"] == 0 for record in records)
+    mean = sum(record["accuracy"]["bayes"]["mix"] for record in records) / len(records)
     row = next(row for row in bayes_tables(kept)[0].rows if "SVHN" in row.name)
     place = [(way.algorithm, way.variant) for way in WAYS].index(("analytic", ""))
     assert row.cells[place].ours.mean == pytest.approx(100 * mean)
