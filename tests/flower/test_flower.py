@@ -3,6 +3,7 @@
 import json
 import math
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -736,6 +737,7 @@ def test_a_node_that_vanishes_leaves_the_masked_sums_of_the_others(tmp_path):
     np.testing.assert_array_equal(head["counts"], counts)
 
 
+@hypothesis.settings(deadline=None)
 @given(arrays(np.float64, (5, 7), elements=floats(-(2.0**33), 2.0**33)))
 def test_digits_add_up_exactly(values):
     digits = whole.to_digits(values)

@@ -25,6 +25,7 @@ def to_digits(values: Array) -> Array:  # [...] -> [3, ...]
     """
     if not (np.abs(values) < LARGEST).all():
         raise UserError(f"what this node adds up is not finite, or larger than {LARGEST:.0e}")
+    values = np.round(values / PLACES[2]) * PLACES[2]  # of numbers next to 0, floors would err
     first = np.floor(values / PLACES[0])
     rest = (values - first * PLACES[0]) / PLACES[1]
     second = np.floor(rest)
