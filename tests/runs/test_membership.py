@@ -145,6 +145,19 @@ def test_mistakes_are_told_and_nothing_is_written(act, words, done, newcomer, tm
     assert not (tmp_path / "out").exists()
 
 
+def test_other_rows_than_those_of_the_run_are_not_taken_away(tmp_path):
+    digits = datasets.load("digits")
+    path = tmp_path / "mine.npz"
+    np.savez(path, images=digits.x[:600, 0], labels=digits.y[:600])
+    pipeline.run(resolve([SMALL | {"dataset": str(path), "clients": 3}]), tmp_path / "run")
+    changed = digits.x[:600, 0].copy()
+    changed[5] = 255 - changed[5]
+    np.savez(path, images=changed, labels=digits.y[:600])
+    with pytest.raises(UserError, match="other rows than"):
+        forget(tmp_path / "run", "1", tmp_path / "left")
+    assert not (tmp_path / "left").exists()
+
+
 def test_clients_can_be_left_out_from_the_beginning():
     setup = prepare(resolve([SMALL, {"data": {"without": ["0", "3"]}}]))
     whole = prepare(resolve([SMALL]))

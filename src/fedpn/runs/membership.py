@@ -25,7 +25,14 @@ from fedpn.runs import pipeline
 from fedpn.runs.config import Config, DataSettings, resolve, to_tree
 from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import SERVER, Clock, finish, simulate, stored
-from fedpn.runs.prepare import check_calibration, deal_rows, find_device, lay_out, read
+from fedpn.runs.prepare import (
+    check_calibration,
+    deal_rows,
+    find_device,
+    fingerprint,
+    lay_out,
+    read,
+)
 from fedpn.serving.bundle import About, read_about, read_members
 
 
@@ -90,6 +97,11 @@ def forget(
         return pipeline.run(left, out, listener=listener)
     dataset = read(config, config.dataset)
     before, after = deal_rows(config, dataset), deal_rows(left, dataset)
+    if store.read_tensors(run / SERVER, "head/")[1].get("data") != fingerprint(before[0]):
+        raise UserError(
+            f"{config.dataset} has other rows than {run} was trained on: what the client gave "
+            "cannot be told from them"
+        )
     network = _network(config, about)
     leaver = [client_name(before[0], c) for c in range(before[1].clients)].index(name)
     alone = before[1].only([leaver])

@@ -102,7 +102,7 @@ def finish(
     clock.progress("report", 0, 1)
     members = [simulator.members[client] for client in range(simulator.clients)]
     write_models(out, about_models(config, setup), shared_part(config, server), members)
-    store.write_tensors(out / SERVER, flatten(server))
+    store.write_tensors(out / SERVER, flatten(server), data=fingerprint(setup.dataset))
     store.write_json(out / "metrics.json", results)
     write_figures(setup, views, config.headline, out)
     report.write_page([out], out / "report.html")
