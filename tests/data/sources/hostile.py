@@ -46,3 +46,19 @@ def refused(door, path, words):
     assert path.name in told
     assert "\n" not in told
     assert len(told) < 800
+
+
+def cut_and_damaged(door, path, words, step, times):
+    """A file that ends early is refused; one with a wrong byte is read, or refused."""
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for cut in range(1, len(whole), step):
+        path.write_bytes(whole[:cut])
+        refused(door, path, words)
+    for _ in range(times):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            door(path)
+        except UserError as error:
+            assert "\n" not in str(error)

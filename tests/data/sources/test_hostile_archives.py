@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hostile import FEATURES, IMAGES, LABELS, at_once, doors, refused  # noqa: F401 (a fixture of every test)
+from hostile import FEATURES, IMAGES, LABELS, at_once, cut_and_damaged, doors, refused  # noqa: F401 (a fixture of every test)
 
 from fedpn.core.errors import UserError
 from fedpn.data.sources import formats, npz
@@ -129,20 +129,9 @@ def test_a_bad_archive_is_refused_in_words(make, words, door, tmp_path):
 
 @doors
 def test_a_cut_or_damaged_archive_is_read_or_refused(door, tmp_path):
-    path, rng = tmp_path / "mine.npz", np.random.default_rng(0)
+    path = tmp_path / "mine.npz"
     np.savez_compressed(path, images=IMAGES, labels=LABELS)
-    whole = path.read_bytes()
-    for cut in range(1, len(whole), 23):
-        path.write_bytes(whole[:cut])
-        refused(door, path, "not a whole NumPy archive")
-    for _ in range(200):
-        damaged = bytearray(whole)
-        damaged[rng.integers(len(whole))] = rng.integers(256)
-        path.write_bytes(damaged)
-        try:
-            door(path)
-        except UserError as error:
-            assert "\n" not in str(error)
+    cut_and_damaged(door, path, "not a whole NumPy archive", step=23, times=200)
 
 
 def test_whole_archives_of_zeros_are_no_bombs(tmp_path):

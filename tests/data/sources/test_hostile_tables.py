@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from hostile import at_once, refused, table_doors  # noqa: F401 (a fixture of every test)
+from hostile import at_once, cut_and_damaged, refused, table_doors  # noqa: F401 (a fixture of every test)
 
-from fedpn.core.errors import UserError
 from fedpn.data.sources import guard, table
 from fedpn.data.sources.own import load_own
 
@@ -104,19 +103,8 @@ def test_a_bad_column_of_a_parquet_table(column, words, door, parquet):
 
 @table_doors
 def test_a_cut_or_damaged_parquet_table_is_read_or_refused(door, parquet):
-    path, rng = parquet(a=[1, 2, 3], b=[4, 5, 6], label=["x", "y", "x"]), np.random.default_rng(0)
-    whole = path.read_bytes()
-    for cut in range(1, len(whole), 97):
-        path.write_bytes(whole[:cut])
-        refused(door, path, "is not a Parquet table")
-    for _ in range(100):
-        damaged = bytearray(whole)
-        damaged[rng.integers(len(whole))] = rng.integers(256)
-        path.write_bytes(damaged)
-        try:
-            door(path)
-        except UserError as error:
-            assert "\n" not in str(error)
+    path = parquet(a=[1, 2, 3], b=[4, 5, 6], label=["x", "y", "x"])
+    cut_and_damaged(door, path, "is not a Parquet table", step=97, times=100)
 
 
 @table_doors
