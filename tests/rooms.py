@@ -7,7 +7,7 @@ held to this table by `test_imports.py`.
 ROOMS = """
 fedpn_paper
 cli
-flower
+flower · service
 runs
 reporting
 serving
@@ -19,16 +19,20 @@ core
 INSIDE = {
     "cli": "main / commands / console",
     "flower": "app · deploy",
+    "service": """
+        app / worker / drift · explain · guard · library · samples / counters · decisions · decode ·
+        limits · schema
+    """,
     "runs": """
-        api / membership / pipeline / figures · glossary · phases · prepare
+        api / membership / pipeline / figures · glossary · measure · phases · prepare
         / config · evaluate · trackers
     """,
     "reporting": """
-        report / compare · gallery · page / plots · tables / finished / pixels · values
+        report / compare · gallery · page / plots · tables / classes / finished / pixels · values
     """,
-    "serving": "predict / bundle · inputs",
+    "serving": "labelled / card · predict / bundle · inputs",
     "federated": """
-        simulator / conductor · gate · heads · moments · personal · training / phase /
+        simulator / conductor · gate · heads · moments · personal · pool · training / phase /
         gather · privacy · site /
         aggregation · checkpoint · listener · memories · observer · settings
     """,
@@ -38,7 +42,7 @@ INSIDE = {
         · scaffold · twin / base
     """,
     "routing": """
-        rules / bayes · quantiles · routers / rule · scores /
+        rules · standards / pooled / bayes · quantiles · routers / rule · scores /
         opinion · outcomes · settings · thresholds
     """,
     "nn": """

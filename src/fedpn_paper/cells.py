@@ -11,6 +11,7 @@ from fedpn.algorithms import find_algorithm
 from fedpn.core import store
 from fedpn.core.settings import leaves
 from fedpn.federated.checkpoint import HISTORY, STATE
+from fedpn.federated.heads import TRAINED
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, preset, resolve, to_tree
@@ -58,6 +59,8 @@ VARIANTS = {
     "patches": Variant("with a ridge head on patches", _ridge("inputs"), trained=False),
     "ridge": Variant("with a ridge head on both", _ridge("inputs+encoder"), trained=False),
 }
+# As the paper has it: whatever is shown is answered or refused by the models alone.
+PAPER: Tree = {"routing": {"strangers": 0.0, "temperature": "off"}}
 # What an algorithm cannot do without, and FedPN's density as the paper rewards it.
 OWN: dict[str, Tree] = {"fedbn": BATCH_NORM, "fedpn": {"method": {"cap": 0.0}}}
 
@@ -96,8 +99,12 @@ class Cell:
 
     def config(self) -> Config:
         """The set's preset, what the algorithm needs, the variant, and what was asked for."""
+        return by_switch(self._config())
+
+    def _config(self) -> Config:
         who = {"dataset": self.dataset, "algorithm": self.algorithm, "seed": self.seed}
         layers = [
+            PAPER,
             preset(self.set_name.removesuffix(SUBSET), find_algorithm(self.algorithm)),
             OWN.get(self.algorithm, {}),
             VARIANTS[self.variant].settings,
@@ -110,8 +117,8 @@ class Cell:
 
     def settings(self) -> Tree:
         """What differs from the defaults, as flat keys; the router is that in use."""
-        usual = _flat(without_preset(self.dataset, [{"algorithm": self.algorithm}]))
-        mine = _flat(self.config())
+        usual = _flat(without_preset(self.dataset, [PAPER, {"algorithm": self.algorithm}]))
+        mine = _flat(self._config())
         given = ("dataset", "algorithm", "seed")
         return {k: v for k, v in mine.items() if k not in given and usual.get(k) != v}
 
@@ -119,6 +126,13 @@ class Cell:
 def _flat(config: Config) -> Tree:
     """Settings as flat keys, the router by its name though it may have come by itself."""
     return dict(leaves(to_tree(config))) | {"routing.router": config.router or "none"}
+
+
+def by_switch(config: Config) -> Config:
+    """Trained heads answer by the paper's rule, unless another was asked for."""
+    if config.routing.rule != "auto" or not config.router or config.head.kind != TRAINED:
+        return config
+    return replace(config, routing=replace(config.routing, rule="quantiles"))
 
 
 def without_preset(dataset: str, layers: Sequence[Tree]) -> Config:

@@ -18,7 +18,7 @@ from fedpn.routing.rules import from_state
 from fedpn.routing.scores import SCORES
 from fedpn.runs.config import Config, resolve
 from fedpn.runs.phases import phases_of, router_of
-from fedpn_paper.cells import without_preset
+from fedpn_paper.cells import PAPER, by_switch, without_preset
 from fedpn_paper.figure import (
     Result,
     Settings,
@@ -48,10 +48,10 @@ def settings_of(settings: Settings, seed: int, part: str) -> Config:
     if settings.quick:
         size: dict[str, Any] = {"dataset": "digits", "clients": 1 if single else 5, "rounds": 10}
         stage = {"fedpn": {"adapt_steps": 60, "adapt_epochs": 1}}
-        return resolve([size, stage, *layers])
+        return by_switch(resolve([PAPER, size, stage, *layers]))
     work = {"steps": STEPS} if single else {}
     size = {"clients": 1 if single else 20, "rounds": 100, "train": work}
-    return without_preset("mnist", [size, *layers])
+    return by_switch(without_preset("mnist", [PAPER, size, *layers]))
 
 
 def run(out: Path, settings: Settings, listener: Listener) -> Result:

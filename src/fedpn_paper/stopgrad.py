@@ -13,7 +13,7 @@ from fedpn.core import metrics
 from fedpn.federated.listener import Listener
 from fedpn.nn.loss import LOSSES
 from fedpn.runs.config import Config, resolve
-from fedpn_paper.cells import without_preset
+from fedpn_paper.cells import PAPER, by_switch, without_preset
 from fedpn_paper.figure import (
     KINDS,
     LOSS_NAMES,
@@ -38,8 +38,10 @@ def settings_of(settings: Settings, seed: int, loss: str) -> Config:
     if settings.rounds is not None:
         layers.append({"rounds": settings.rounds})
     if settings.quick:
-        return resolve([{"dataset": "digits", "rounds": 5, "clients": 10}, *layers])
-    return without_preset("mnist", [{"rounds": 100, "clients": 20}, *layers])
+        small = {"dataset": "digits", "rounds": 5, "clients": 10}
+        return by_switch(resolve([PAPER, small, *layers]))
+    size = {"rounds": 100, "clients": 20}
+    return by_switch(without_preset("mnist", [PAPER, size, *layers]))
 
 
 def run(out: Path, settings: Settings, listener: Listener) -> Result:

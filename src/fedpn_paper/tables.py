@@ -7,7 +7,7 @@ from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.settings import leaves, nest
 from fedpn.runs.config import Config, preset
 from fedpn_paper import published
-from fedpn_paper.cells import SUBSET, Cell, without_preset
+from fedpn_paper.cells import SUBSET, Cell, by_switch, without_preset
 from fedpn_paper.grid import COLUMNS, EXTRA_SETS, PAPER_SETS, ROUTED, title_of
 from fedpn_paper.results import Results, Stat
 from fedpn_paper.score_names import short
@@ -183,7 +183,7 @@ class Maker:
         for dataset in rows_of(self.results):
             kept = self.results.of(dataset, "fedpn")
             layer = nest(kept[0]["settings"]) if kept else preset(dataset, FedPN)
-            config = without_preset(dataset, [layer])
+            config = by_switch(without_preset(dataset, [layer]))
             rows.append(Row(set_title(dataset, self.results), _words(config)))
         lead = (
             "The same for every algorithm, chosen by FedPN's Mix on rows held out from training; "

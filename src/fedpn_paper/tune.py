@@ -24,10 +24,10 @@ from fedpn.federated.site import Setup
 from fedpn.federated.training import Train
 from fedpn.routing.thresholds import rows_needed
 from fedpn.runs.config import Config
-from fedpn.runs.evaluate import evaluate
+from fedpn.runs.measure import evaluate
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import prepare
-from fedpn_paper.cells import OWN, without_preset
+from fedpn_paper.cells import OWN, PAPER, by_switch, without_preset
 from fedpn_paper.score_names import short
 from fedpn_paper.training import Trained, train
 
@@ -48,7 +48,7 @@ def try_out(dataset: str, candidate: Tree, out: Path, listener: Listener) -> lis
     """Trains a candidate once and judges every personal stage and switch that it allows."""
     settings = {k: v for k, v in candidate.items() if k != "personal_steps"}
     own = OWN.get(settings.get("algorithm", "fedpn"), {})
-    config = without_preset(dataset, [own, settings])
+    config = by_switch(without_preset(dataset, [PAPER, own, settings]))
     setup = prepare(config)
     setup = replace(setup, federation=tuning(setup.federation, SPLIT))
     trained = train(config, setup, out, listener)

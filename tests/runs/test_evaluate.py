@@ -6,7 +6,8 @@ import torch
 
 from fedpn.routing.quantiles import Quantiles
 from fedpn.routing.rule import Decision
-from fedpn.runs.evaluate import Answer, View, bring_together, client_metrics
+from fedpn.runs.evaluate import Answer, View
+from fedpn.runs.measure import bring_together, client_metrics
 
 # Four rows of two classes: two of the client's own, two foreign. Outcomes: the client answers,
 # rightly; nobody; the federation answers, wrongly; nobody.
@@ -36,7 +37,10 @@ def view(foreign=2):
         np.arange(2 + foreign),
         LABELS[keep],
         {"ind": places[:2], "ood": places[2:], "mix": places if foreign else places[:0]},
-        {who: Answer(probs[keep], TOTAL[keep]) for who, probs in tables.items()},
+        {
+            who: Answer(probs[keep], TOTAL[keep], probs[keep].argmax(-1))
+            for who, probs in tables.items()
+        },
         EPISTEMIC[keep],
         decision,
         Quantiles(0.25, 0.15, 0.35),

@@ -33,7 +33,7 @@ from fedpn.routing.rule import Lesson, Views
 from fedpn.routing.scores import SCORES
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
-from fedpn.runs.evaluate import evaluate
+from fedpn.runs.measure import evaluate
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import assemble, deal, prepare
 from fedpn.serving.bundle import open_bundle

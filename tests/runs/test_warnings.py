@@ -8,7 +8,7 @@ from fedpn.core import metrics, store
 from fedpn.reporting import report
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
-from fedpn.runs.evaluate import warnings_of
+from fedpn.runs.measure import warnings_of
 
 FINE = {"balanced_accuracy": 0.9, "majority_share": 0.5, "always_the_same": 0.5}
 

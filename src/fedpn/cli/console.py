@@ -27,6 +27,7 @@ STAGES = {
     "look at rows": "what rows look like",
     "spread of rows": "what rows look like",
     "limit of rows": "what rows look like",
+    "pool": "held-out rows",
     "evaluate": "evaluation",
     "report": "report",
 }

@@ -9,9 +9,21 @@ from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 import fedpn
-from fedpn.cli.commands import answer, data, doctor, flower, membership, run, tables
+from fedpn.cli.commands import (
+    answer,
+    data,
+    doctor,
+    flower,
+    labelled,
+    membership,
+    run,
+    serve,
+    tables,
+)
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
+
+FAMILIES = (run, answer, serve, labelled, membership, tables, data, doctor, flower)
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,7 +67,7 @@ def _parser() -> Parser:
     parser = Parser(prog="fedpn", description=fedpn.__doc__)
     parser.add_argument("--version", action="version", version=f"fedpn {fedpn.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (run, answer, membership, tables, data, doctor, flower, *_plugins()):
+    for family in (*FAMILIES, *_plugins()):
         family.add(commands)
     return parser
 

@@ -1,5 +1,8 @@
 """How good answers are: accuracy, calibration, ranking, risk against coverage."""
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -47,6 +50,16 @@ def ece(probs: Tensor, labels: Tensor, bins: int = 15) -> float:
     return float((share * (confidence - hits).abs()).sum())
 
 
+def adaptive_ece(probs: Tensor, labels: Tensor, bins: int = 15) -> float:
+    """The same over bins of equally many rows (Nixon et al., 2019)."""
+    confidence, predicted = probs.double().max(1)
+    order = confidence.argsort(stable=True)
+    right = (predicted == labels).double()[order]
+    parts = zip(confidence[order].tensor_split(bins), right.tensor_split(bins), strict=True)
+    gaps = [float((c.sum() - r.sum()).abs()) for c, r in parts]
+    return sum(gaps) / max(len(labels), 1)
+
+
 def auroc(known: Tensor, unknown: Tensor) -> float:
     """The chance that an unknown row scores above a known one, ties counting half.
 
@@ -58,6 +71,56 @@ def auroc(known: Tensor, unknown: Tensor) -> float:
         for right in (False, True)
     )
     return float((below + up_to).mean() / 2 / len(known))
+
+
+def fpr95(known: Tensor, unknown: Tensor) -> float:
+    """The share of unknown rows that pass where 95 % of the known ones do.
+
+    >>> fpr95(torch.arange(100.0), torch.tensor([50.0, 94.0, 95.0, 200.0]))
+    0.5
+    """
+    limit = known.double().sort().values[math.ceil(0.95 * len(known)) - 1]
+    return float((unknown.double() <= limit).double().mean())
+
+
+def auroc_of_classes(probs: Tensor, labels: Tensor) -> float | None:
+    """Each class against all others, mean over the classes that have rows of both kinds."""
+    there = torch.bincount(labels, minlength=probs.shape[1])
+    found = [
+        auroc(probs[labels != c, c].double(), probs[labels == c, c].double())
+        for c in ((there > 0) & (there < len(labels))).nonzero().flatten().tolist()
+    ]
+    return sum(found) / len(found) if found else None
+
+
+def confusion(guess: Tensor, labels: Tensor, classes: int) -> Tensor:  # [K, K]
+    """How many rows of each class, by row, are taken for which, by column.
+
+    >>> confusion(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    return torch.bincount(labels * classes + guess, minlength=classes**2).reshape(classes, classes)
+
+
+def by_class(table: Any) -> dict[str, Any]:
+    """Rows, recall and precision of each class from its confusions, which stand beside them.
+
+    >>> by_class([[3, 1], [0, 4]])["precision"]
+    [1.0, 0.8]
+    """
+    counts = torch.as_tensor(table).double()
+    rows, said, right = counts.sum(1), counts.sum(0), counts.diagonal()
+    return {
+        "rows": rows.long().tolist(),
+        "recall": _ratio(right, rows),
+        "precision": _ratio(right, said),
+        "confusion": counts.long().tolist(),
+    }
+
+
+def _ratio(part: Tensor, whole: Tensor) -> list[float | None]:
+    pairs = zip(part.tolist(), whole.tolist(), strict=True)
+    return [p / w if w else None for p, w in pairs]
 
 
 def risk_coverage(uncertainty: Tensor, wrong: Tensor) -> Tensor:

@@ -31,6 +31,17 @@ def draw(rows: Array, steps: int, batch: int, rng: np.random.Generator) -> Array
     return np.concatenate(epochs)[:steps]
 
 
+def evened(rows: Array, labels: Array) -> Array:
+    """Rows of which rare classes' are repeated, so that all classes are about equally many.
+
+    >>> evened(np.array([4, 5, 6]), np.array([0, 0, 1])).tolist()
+    [4, 5, 6, 6]
+    """
+    classes = [rows[labels == label] for label in np.unique(labels)]
+    most = max(map(len, classes))
+    return np.sort(np.concatenate([np.resize(part, most) for part in classes]))
+
+
 def stack_plans(plans: list[Array]) -> Plan:
     """Puts the clients' plans side by side; whoever has fewer steps idles at the end."""
     most = max(len(plan) for plan in plans)

@@ -1,7 +1,7 @@
 """The phases after the rounds, each client on its own: adapt, fit a router, calibrate a rule."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,9 +18,10 @@ from fedpn.data.dataset import Array
 from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
 from fedpn.federated.site import Site
 from fedpn.routing.routers import Router
-from fedpn.routing.rule import EVEN, Lesson, Views
+from fedpn.routing.rule import EVEN, Lesson, Rule, Views
 from fedpn.routing.rules import find_rule, to_state
 from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.standards import teach
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Adapt(Phase):
     method: FedAvg
     batch: int
     seed: int
+    balance: bool = False  # whether batches have a client's classes evenly
 
     name: ClassVar[str] = "personalise"
     stacks: ClassVar[bool] = True
@@ -43,7 +45,7 @@ class Adapt(Phase):
         self, sites: Sequence[Site], sent: Slots, memories: Sequence[Slots], tick: Tick
     ) -> Replies:
         setup, method = sites[0].setup, self.method
-        plans = [self.plan(site.train, site.client) for site in sites]
+        plans = [self.plan(site.to_draw(self.balance), site.client) for site in sites]
         if max(map(len, plans)):
             memories = self._fit(sites, sent, memories, plans, tick)
         owned = [
@@ -93,7 +95,7 @@ class Adapt(Phase):
         return steps_of(len(rows), self.batch, method.adapt_epochs, method.adapt_steps)
 
     def ticks(self, sites: Sequence[Site]) -> int:
-        return max(self._steps(site.train) for site in sites)
+        return max(self._steps(site.to_draw(self.balance)) for site in sites)
 
 
 def _embedded(sites: Sequence[Site]) -> Tensor:
@@ -139,28 +141,46 @@ class FitRouter(Phase):
 
 @dataclass(frozen=True)
 class Calibrate(Phase):
-    """Learns each client's rules from its calibration rows, into the slot `rule`."""
+    """Learns each client's rules and standards from its calibration rows, into slots of that name.
+
+    The standards are those of the rule that counts; the others are there to be compared.
+    """
 
     router: Router | None
     rules: tuple[str, ...]  # their kinds
+    rule: str  # the kind that counts; "" where a single model always answers
     settings: RoutingSettings
 
     name: ClassVar[str] = "calibrate"
     sums: ClassVar[bool] = False
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        setup, rows = site.setup, site.calibration
-        labels = setup.labels(site.train).cpu()
-        lesson = Lesson(
-            views_of(site, self.router, memory, rows),
-            setup.labels(rows).cpu(),
-            torch.bincount(labels, minlength=setup.blueprint.classes),
-        )
+        lesson = self.lesson(site, sent, memory)
+        plain = replace(self.settings, risk=0.0, sets=0.0)
+        rules: dict[str, Rule] = {}
         try:
-            rules = {kind: find_rule(kind).calibrate(lesson, self.settings) for kind in self.rules}
+            own, held = teach(find_rule(self.rule) if self.rule else None, lesson, self.settings)
+            for kind in self.rules:
+                rule = own if kind == self.rule else teach(find_rule(kind), lesson, plain)[0]
+                assert rule is not None
+                rules[kind] = rule
         except UserError as error:
             raise UserError(f"client {site.name} has {error}") from None
-        return Reply(memory | {"rule": to_state(rules)})
+        return Reply(memory | {"rule": to_state(rules), "standards": held._asdict()})
+
+    def lesson(self, site: Site, sent: Slots, memory: Slots) -> Lesson:
+        """What the client's held-out rows, and all clients' together, have to teach."""
+        setup, rows = site.setup, site.calibration
+        counts = torch.bincount(setup.labels(site.train).cpu(), minlength=setup.blueprint.classes)
+        if self.rule:
+            views = views_of(site, self.router, memory, rows)
+        else:
+            own = site.observer.local(memory["own"], rows)
+            views = Views(own, own, own.total)
+        pooled = sent.get("pool")
+        if pooled is not None:
+            pooled = {name: t.cpu() for name, t in pooled.items()}
+        return Lesson(views, setup.labels(rows).cpu(), counts, pooled)
 
 
 def views_of(site: Site, router: Router | None, memory: Slots, rows: Array) -> Views:

@@ -14,6 +14,9 @@ class TrainSettings:
     epochs: Annotated[Natural, "instead of steps, where set"] = 0
     batch: Annotated[Count, "rows"] = 64
     join: Annotated[SomeShare, "the share of clients in a round"] = 1.0
+    balance: Annotated[
+        bool, "whether each client's batches have its classes evenly, so that rare ones are learned"
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 from fedpn.algorithms.base import FedAvg
 from fedpn.core.task import Data
 from fedpn.core.trees import Params, Slots
+from fedpn.data.batches import evened
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation
@@ -89,6 +90,11 @@ class Site:
     @property
     def train(self) -> Array:
         return self.setup.federation.train[self.client]
+
+    def to_draw(self, balance: bool) -> Array:
+        """The rows that batches are drawn from: those to train on, evened by class if asked."""
+        labels = self.setup.federation.labels[self.train]
+        return evened(self.train, labels) if balance else self.train
 
     @property
     def calibration(self) -> Array:

@@ -45,7 +45,9 @@ class Train(Phase):
         self, sites: Sequence[Site], sent: Slots, memories: Sequence[Slots], tick: Tick
     ) -> Replies:
         setup = sites[0].setup
-        drawn = stack_plans([self.plan(site.train, site.client, site.round) for site in sites])
+        rows = [site.to_draw(self.work.balance) for site in sites]
+        pairs = zip(rows, sites, strict=True)
+        drawn = stack_plans([self.plan(mine, site.client, site.round) for mine, site in pairs])
         plan = Plan(*(t.to(setup.device) for t in drawn))
         idle = bool((plan.rows < 0).any())
         task, data = setup.model.task, setup.data

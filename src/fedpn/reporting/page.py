@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from fedpn.data.dataset import Array
 from fedpn.reporting import finished, plots
+from fedpn.reporting.classes import ByClass, read_by_class
 from fedpn.reporting.finished import Example, Figures, Metrics, Origin, Round
 from fedpn.reporting.pixels import data_uri
-from fedpn.reporting.tables import accuracy_table, client_table, measures
+from fedpn.reporting.tables import accuracy_table, class_table, client_table, measures
 from fedpn.routing.outcomes import Outcome, Source
 
 ANSWERERS = {
@@ -52,6 +53,7 @@ def render(title: str, runs: Sequence[Metrics], first: Path, files: Mapping[str,
     origin = finished.read_origin(first)
     figures = finished.read_figures(first, origin)
     clients = finished.read_clients(first, origin)
+    by_class = read_by_class(first, origin)
     images = finished.read_images(first, len(figures.examples))
     pages = Environment(
         loader=PackageLoader("fedpn.reporting", "templates"),
@@ -68,9 +70,10 @@ def render(title: str, runs: Sequence[Metrics], first: Path, files: Mapping[str,
         spread="the deviation over clients" if len(runs) == 1 else "the standard error over seeds",
         measures=measures(runs),
         warnings=[warning for run in runs for warning in run.warnings],
-        drawings=list(_drawings(figures, finished.read_history(first), origin)),
+        drawings=list(_drawings(figures, finished.read_history(first), origin, by_class)),
         cards=_cards(figures.examples, images, origin),
         clients=client_table(runs[0], clients, origin),
+        classes=class_table(by_class, origin) if by_class else [],
         provenance=_provenance(runs, origin),
         files=files,
     )
@@ -86,7 +89,9 @@ def _provenance(runs: Sequence[Metrics], origin: Origin) -> dict[str, str]:
     }
 
 
-def _drawings(figures: Figures, history: Sequence[Round], origin: Origin) -> Iterator[Drawing]:
+def _drawings(
+    figures: Figures, history: Sequence[Round], origin: Origin, by_class: ByClass | None
+) -> Iterator[Drawing]:
     """Draws what the run knows."""
     if history:
         yield Drawing(
@@ -117,6 +122,13 @@ def _drawings(figures: Figures, history: Sequence[Round], origin: Origin) -> Ite
             "Is confidence deserved?",
             "Points on the line are right as often as they claim; area is the share of rows.",
             Markup(plots.reliability(figures.reliability)),
+        )
+    if by_class:
+        yield Drawing(
+            "What is taken for what",
+            "Of the rows of each class, the share that is given each answer; the diagonal is "
+            "right.",
+            Markup(plots.confusion(by_class.confusion, origin.classes)),
         )
     if figures.risk_coverage:
         yield Drawing(

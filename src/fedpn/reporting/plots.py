@@ -31,6 +31,7 @@ OUTCOME_COLOURS = {
     "local_ambiguous": "#e3c23c",
     "local_ood": "#3b82c4",
     "global_uncertain": "#c8553d",
+    "stranger": "#8a6fb0",
 }
 STYLE = {
     "font.family": "sans-serif",
@@ -189,6 +190,28 @@ def outcomes(shares: dict[str, list[list[float]]], clients: Sequence[str]) -> st
         axes[0].figure.legend(handles, labels, ncols=len(OUTCOMES), loc="outside lower center")
 
     return svg(fill, FULL, min(1.7 + 0.2 * len(clients), 9), panels=len(known))
+
+
+def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
+    """What rows of each class are taken for, as shares of them."""
+    names = [_short(name) for name in classes]
+
+    def fill(axes: list[Axes]) -> None:
+        (ax,) = axes
+        table = np.array(counts, dtype=float)
+        share = table / np.maximum(table.sum(1, keepdims=True), 1)
+        sizes = share.flatten()
+        truth, said = np.divmod(np.arange(len(sizes)), len(names))
+        colours = np.where(truth == said, COLOURS["switch"], OUTCOME_COLOURS["global_uncertain"])
+        ax.scatter(said, truth, s=160 * sizes, color=colours, alpha=0.85, linewidths=0)
+        shown = _some(len(names), MOST_CLASSES)
+        slant: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(shown, [names[i] for i in shown], **slant)
+        ax.set_yticks(shown, [names[i] for i in shown])
+        ax.set(xlabel="answer", ylabel="true class", xlim=(-0.5, len(names) - 0.5))
+        ax.set_ylim(len(names) - 0.5, -0.5)
+
+    return svg(fill, HALF, min(1.6 + 0.26 * len(names) + 0.06 * max(map(len, names)), 7))
 
 
 def reliability(bins: Reliability) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fedpn.core.summary import SETS, standard_error, summarise
+from fedpn.reporting.classes import ByClass
 from fedpn.reporting.finished import Accuracy, ClientMetrics, Metrics, Origin
 
 SET_NAMES = {"ind": "InD", "ood": "OOD", "mix": "Mix"}
@@ -38,6 +39,21 @@ def client_table(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin)
     return rows
 
 
+def class_table(by_class: ByClass, origin: Origin) -> list[list[str]]:
+    """A row for each class: how many rows it has, how many are found, and what they are taken for.
+
+    Rare classes come first: a fine accuracy hides them.
+    """
+    rows = [["class", "rows", "found, %", "right where said, %", "most often taken for"]]
+    for c in sorted(range(len(by_class.rows)), key=lambda c: by_class.rows[c]):
+        others = [(n, k) for k, n in enumerate(by_class.confusion[c]) if k != c and n]
+        most = max(others, default=None)
+        taken = f"{origin.classes[most[1]]} ({most[0]})" if most else UNKNOWN
+        shares = (percent(by_class.recall[c]), percent(by_class.precision[c]))
+        rows.append([origin.classes[c], str(by_class.rows[c]), *shares, taken])
+    return rows
+
+
 def measures(runs: Sequence[Metrics]) -> dict[str, str]:
     """The figures beside the table, as far as they are known."""
     mean = summarise([run.measures for run in runs])
@@ -49,7 +65,9 @@ def measures(runs: Sequence[Metrics]) -> dict[str, str]:
         "AUROC of the switch score": number(mean["auroc"]),
         "gap to the oracle closed": number(mean["gap_closed"], 2),
         **delegated,
+        "foreign inputs kept where 95 % of own ones are": share(mean["fpr95"]),
         "answered": share(mean["coverage"]),
+        **_promised(mean),
         "Bayes' rule, share learned: own inputs only": share(mean["own_stream"]),
         "Bayes' rule, share learned: foreign inputs only": share(mean["foreign_stream"]),
         "Bayes' rule, share learned: other clients' inputs": share(mean["others_stream"]),
@@ -57,12 +75,34 @@ def measures(runs: Sequence[Metrics]) -> dict[str, str]:
         "clients with a head of their own": share(mean["own_heads"] or None),
         "balanced accuracy": share(mean["balanced"]),
         "always the most frequent class": share(mean["majority"]),
+        "AUROC of classes": number(mean["class_auroc"]),
         "area under risk–coverage": number(mean["aurc"]),
         "ECE": number(mean["ece"]),
+        "adaptive ECE": number(mean["adaptive_ece"]),
         "NLL": number(mean["nll"]),
         "Brier": number(mean["brier"]),
     }
     return {name: value for name, value in found.items() if value != UNKNOWN}
+
+
+def _promised(mean: Mapping[str, float | None]) -> dict[str, str]:
+    """What was promised of answers and of sets, beside what came of it."""
+
+    def pair(name: str) -> str:
+        own, foreign = share(mean[f"{name}_own"]), share(mean[f"{name}_foreign"])
+        return own if foreign == UNKNOWN else f"{own} / {foreign}"
+
+    found = {}
+    if mean["risk"] is not None:
+        found[f"wrong of the answered, own / foreign (promised: {share(mean['risk'])})"] = pair(
+            "wrong"
+        )
+        found["answered, own / foreign"] = pair("answered")
+    if mean["set_own"] is not None:
+        sizes = (number(mean["set_own"], 2), number(mean["set_foreign"], 2))
+        found["sets without the true class, own / foreign"] = pair("missed")
+        found["classes in a set, own / foreign"] = " / ".join(sizes)
+    return found
 
 
 def told_apart_by(mean: Mapping[str, float | None]) -> str:

@@ -24,7 +24,7 @@ from torch import Tensor
 from fedpn.routing.outcomes import Outcome
 from fedpn.routing.rule import EVEN, UNSOUND, Decision, Lesson, Rule, Scores, Views, refuse_unsound
 from fedpn.routing.settings import RoutingSettings
-from fedpn.routing.thresholds import compare, threshold
+from fedpn.routing.thresholds import compare, never_binds, pooled_threshold, threshold
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a client's own model beside the federation's
 STEPS = 60  # of EM: far beyond what it needs
@@ -76,18 +76,50 @@ def believe(views: Views, own: Tensor, foreign: Tensor, weight: float) -> Belief
     return Belief(odds, log_own.exp(), theirs.softmax(-1))
 
 
-def learn_share(odds: Tensor, pseudo: float = 1.0) -> float:
+def learn_share(odds: Tensor, own: float = 1.0, foreign: float = 1.0) -> float:
     """The share of own inputs among unlabelled ones, by EM with a Beta prior.
+
+    The prior counts as so many own and foreign inputs seen before.
 
     >>> round(learn_share(torch.tensor([9.0] * 8)), 3), learn_share(torch.tensor([]))
     (0.9, 0.5)
     """
-    share = EVEN
+    share = own / (own + foreign)
     for _ in range(STEPS if len(odds) else 0):
         ratio = torch.tensor(share, dtype=torch.float64).logit()
         mine = float(torch.sigmoid(odds.double() + ratio).sum())
-        share = (mine + pseudo) / (len(odds) + 2 * pseudo)
+        share = (mine + own) / (len(odds) + own + foreign)
     return share
+
+
+@dataclass
+class RunningShare:
+    """The share of own inputs in a stream, of which the last ones count most.
+
+    >>> stream = RunningShare(window=100)
+    >>> for _ in range(50):
+    ...     share = stream.learn(torch.full((10,), 8.0))
+    >>> share > 0.98, stream.own + stream.foreign < 101
+    (True, True)
+    """
+
+    window: float = 200.0  # inputs that are remembered
+    own: float = 1.0
+    foreign: float = 1.0
+
+    @property
+    def share(self) -> float:
+        return self.own / (self.own + self.foreign)
+
+    def learn(self, odds: Tensor) -> float:
+        """The share after more inputs, which it is also the answer for."""
+        share = learn_share(odds, self.own, self.foreign)
+        total = self.own + self.foreign + len(odds)
+        kept = min(total, self.window)
+        # One pseudo-count stays on each side: a stream may turn.
+        self.own = max(1.0, share * kept)
+        self.foreign = max(1.0, (1 - share) * kept)
+        return share
 
 
 def entropy(probs: Tensor) -> Tensor:  # [B, K] -> [B]
@@ -110,6 +142,8 @@ class Bayes(Rule):
 
     row: ClassVar[str] = "bayes"
     needs_router: ClassVar[bool] = False
+    pooled_doubts: ClassVar[str] = "bayes"
+    weighs: ClassVar[bool] = True
 
     @classmethod
     def calibrate(cls, lesson: Lesson, settings: RoutingSettings) -> Self:
@@ -124,6 +158,28 @@ class Bayes(Rule):
             own_doubt=threshold(entropy(certain), settings.abstain),
             foreign_doubt=threshold(views.shared.total.double(), settings.abstain),
         )
+
+    @classmethod
+    def borrow(cls, lesson: Lesson, settings: RoutingSettings) -> Self | None:
+        """The client's prior, and how doubtful all clients' rows are under theirs."""
+        if lesson.pooled is None:
+            return None
+        classes = len(lesson.counts)
+        doubts = (lesson.pooled[f"{who}/doubt"].sum(0) for who in ("bayes", "shared"))
+        limits = (pooled_threshold(counts, classes, settings.abstain) for counts in doubts)
+        return cls(*learn_priors(lesson.counts), 0.0, *limits)
+
+    def common(self, views: Views) -> tuple[Rule, Views]:
+        return replace(self, weight=0.0), views._replace(own_logits=None)
+
+    def remarks(self, classes: int) -> list[str]:
+        said = []
+        for limit, whose in ((self.own_doubt, "own"), (self.foreign_doubt, "foreign")):
+            if never_binds(limit, classes):
+                said.append(
+                    f"no {whose} input is too uncertain: {limit:.3g} is as doubtful as can be"
+                )
+        return said
 
     def _own_loss(self, views: Views, labels: Tensor) -> float:
         """How unlikely calibration rows are, taken for own."""
@@ -155,6 +211,11 @@ class Bayes(Rule):
             )
         )
 
+    def whose(self, outcome: Outcome, scores: Scores) -> str:
+        foreign = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+        kinds = "of kinds that others have" if foreign else "of the kinds that this client has"
+        return f"{100 * (1 - scores.epistemic):.0f} % own: {kinds}"
+
     def reason(self, outcome: Outcome, scores: Scores) -> str:
         """Tells in words why.
 
@@ -162,15 +223,15 @@ class Bayes(Rule):
         >>> Bayes(even, even, 0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, Scores(0.04, 0.1, 0.2))
         '96 % own: of the kinds that this client has, and clear (0.2 ≤ 0.5)'
         """
-        mine = f"{100 * (1 - scores.epistemic):.0f} % own"
-        known = "of the kinds that this client has"
         ours, theirs = (
             compare(scores.total, limit) for limit in (self.own_doubt, self.foreign_doubt)
         )
-        return {
-            Outcome.LOCAL_CONFIDENT: f"{mine}: {known}, and clear ({ours})",
-            Outcome.LOCAL_AMBIGUOUS: f"{mine}: {known}, but ambiguous ({ours})",
-            Outcome.LOCAL_OOD: f"{mine}: of kinds that others have, who can tell ({theirs})",
-            Outcome.GLOBAL_UNCERTAIN: f"{mine}: of kinds that others have, who doubt ({theirs})",
-            Outcome.STRANGER: UNSOUND,
-        }[outcome]
+        why = {
+            Outcome.LOCAL_CONFIDENT: f"and clear ({ours})",
+            Outcome.LOCAL_AMBIGUOUS: f"but ambiguous ({ours})",
+            Outcome.LOCAL_OOD: f"who can tell ({theirs})",
+            Outcome.GLOBAL_UNCERTAIN: f"who doubt ({theirs})",
+        }
+        if outcome is Outcome.STRANGER:
+            return UNSOUND
+        return f"{self.whose(outcome, scores)}, {why[outcome]}"

@@ -1,5 +1,6 @@
 """The paper's rule: a switch between two models, by thresholds."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -8,7 +9,7 @@ import torch
 from fedpn.routing.outcomes import Outcome
 from fedpn.routing.rule import UNSOUND, Decision, Lesson, Rule, Scores, Views, refuse_unsound
 from fedpn.routing.settings import RoutingSettings
-from fedpn.routing.thresholds import compare, threshold
+from fedpn.routing.thresholds import compare, never_binds, pooled_threshold, threshold
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,33 @@ class Quantiles(Rule):
             total=threshold(views.shared.total, settings.abstain),
         )
 
+    @classmethod
+    def borrow(cls, lesson: Lesson, settings: RoutingSettings) -> Self | None:
+        """A client that cannot know its own inputs sends all of them on to the federation."""
+        if lesson.pooled is None:
+            return None
+        counts = lesson.pooled["shared/doubt"].sum(0)
+        classes = len(lesson.counts)
+        total = pooled_threshold(counts, classes, settings.abstain)
+        return cls(epistemic=-math.inf, aleatoric=0.0, total=total)
+
+    def remarks(self, classes: int) -> list[str]:
+        said = []
+        if self.epistemic == -math.inf:
+            said.append(
+                "too few calibration rows to tell own inputs from others: the federation's model "
+                "answers all"
+            )
+        elif never_binds(self.aleatoric, classes):
+            said.append(
+                f"no own input is too ambiguous: {self.aleatoric:.3g} is as doubtful as can be"
+            )
+        if never_binds(self.total, classes):
+            said.append(
+                f"no foreign input is too uncertain: {self.total:.3g} is as doubtful as can be"
+            )
+        return said
+
     def decide(self, views: Views) -> Decision:
         """Decides row by row."""
         local, shared, score = views.local, views.shared, views.score
@@ -56,20 +84,26 @@ class Quantiles(Rule):
             )
         )
 
+    def whose(self, outcome: Outcome, scores: Scores) -> str:
+        if self.epistemic == -math.inf:
+            return "this client has too few rows to know its own"
+        side = "like" if scores.epistemic <= self.epistemic else "unlike"
+        return f"scored {side} this client's rows ({compare(scores.epistemic, self.epistemic)})"
+
     def reason(self, outcome: Outcome, scores: Scores) -> str:
         """Tells in words why.
 
         >>> Quantiles(4.0, 0.5, 0.5).reason(Outcome.LOCAL_OOD, Scores(9.5, 0.1, 0.2))
-        'unlike the data of this client (9.5 > 4), familiar to the federation (0.2 ≤ 0.5)'
+        "scored unlike this client's rows (9.5 > 4), and the federation is sure (0.2 ≤ 0.5)"
         """
-        known = f"like the data of this client ({compare(scores.epistemic, self.epistemic)})"
-        strange = f"unlike the data of this client ({compare(scores.epistemic, self.epistemic)})"
         clear = f"({compare(scores.aleatoric, self.aleatoric)})"
         sure = f"({compare(scores.total, self.total)})"
-        return {
-            Outcome.LOCAL_CONFIDENT: f"{known}, and clear {clear}",
-            Outcome.LOCAL_AMBIGUOUS: f"{known}, but ambiguous {clear}",
-            Outcome.LOCAL_OOD: f"{strange}, familiar to the federation {sure}",
-            Outcome.GLOBAL_UNCERTAIN: f"{strange}, and doubtful to all {sure}",
-            Outcome.STRANGER: UNSOUND,
-        }[outcome]
+        why = {
+            Outcome.LOCAL_CONFIDENT: f"and clear {clear}",
+            Outcome.LOCAL_AMBIGUOUS: f"but ambiguous {clear}",
+            Outcome.LOCAL_OOD: f"and the federation is sure {sure}",
+            Outcome.GLOBAL_UNCERTAIN: f"and the federation is not sure {sure}",
+        }
+        if outcome is Outcome.STRANGER:
+            return UNSOUND
+        return f"{self.whose(outcome, scores)}, {why[outcome]}"

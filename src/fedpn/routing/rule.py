@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from fedpn.core.trees import Params
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, answered
 from fedpn.routing.settings import RoutingSettings
@@ -48,6 +49,7 @@ class Lesson(NamedTuple):
     views: Views
     labels: Tensor  # [B]
     counts: Tensor  # [K], of the client's training rows
+    pooled: Params | None = None  # what all clients' held-out rows say together (`pooled`)
 
 
 class Scores(NamedTuple):
@@ -67,6 +69,7 @@ class Decision(NamedTuple):
     epistemic: Tensor  # [B], the router's score
     aleatoric: Tensor  # [B], of the local model
     total: Tensor  # [B], of the answering model
+    classes: Tensor | None = None  # [B, K], bool: those in question, where sets were asked for
 
     def scores(self) -> list[Scores]:
         """The numbers behind each row's decision."""
@@ -112,21 +115,58 @@ def refuse_unsound(decision: Decision) -> Decision:
     )
 
 
+def of_one_model(opinion: Opinion) -> Decision:
+    """What a method without a switch decides: its one model answers, where its numbers are finite.
+
+    A softmax cannot tell kinds of doubt apart: 1 − its highest probability stands for epistemic.
+    """
+    return refuse_unsound(
+        Decision(
+            probs=opinion.probs,
+            label=opinion.label,
+            outcome=torch.full_like(opinion.label, int(Outcome.LOCAL_CONFIDENT)),
+            epistemic=1 - opinion.probs.amax(-1),
+            aleatoric=opinion.aleatoric,
+            total=opinion.total,
+        )
+    )
+
+
 @dataclass(frozen=True)
 class Rule:
     """The template."""
 
     row: ClassVar[str]  # what figures by this rule are called
     needs_router: ClassVar[bool] = True
+    pooled_doubts: ClassVar[str] = "shared"  # whose doubts stand for those of a borrowed rule
+    weighs: ClassVar[bool] = False  # whether both models have a say in every answer
 
     @classmethod
     def calibrate(cls, lesson: Lesson, settings: RoutingSettings) -> Self:
         """Learns a client's rule."""
         raise NotImplementedError
 
+    @classmethod
+    def borrow(cls, lesson: Lesson, settings: RoutingSettings) -> Self | None:
+        """The rule of a client with too few rows of its own, by what all clients' say together."""
+        return None
+
+    def common(self, views: Views) -> tuple["Rule", Views]:
+        """The rule, and what it decides by, without what only this client has a say in."""
+        return self, views
+
+    def remarks(self, classes: int) -> list[str]:
+        """What is odd about a client's thresholds: too few rows, or limits that cannot bind."""
+        return []
+
     def decide(self, views: Views) -> Decision:
         """Decides row by row."""
         raise NotImplementedError
+
+    def whose(self, outcome: Outcome, scores: Scores) -> str:
+        """Whose kind of input it is, in words."""
+        foreign = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+        return "taken for another client's" if foreign else "taken for this client's own"
 
     def reason(self, outcome: Outcome, scores: Scores) -> str:
         """Tells in words why."""

@@ -4,6 +4,7 @@ import math
 
 from torch import Tensor
 
+from fedpn.core import promises
 from fedpn.core.errors import UserError
 
 
@@ -33,6 +34,25 @@ def threshold(scores: Tensor, share: float) -> float:
             f"{rows_needed(share)} (raise the share or give it more data)"
         )
     return float(scores.kthvalue(max(rank, 1)).values)
+
+
+def doubt_edges(classes: int) -> Tensor:  # [E]
+    """The grid on which clients count how doubtful rows are: from 0 to the entropy of no idea."""
+    return promises.grid(math.log(classes))
+
+
+def pooled_threshold(counts: Tensor, classes: int, share: float) -> float:
+    """The same threshold from all clients' counts together, [2, E+1], up to a bin of the grid."""
+    return promises.quantile_of(counts, doubt_edges(classes), 1 - share)
+
+
+def never_binds(limit: float, classes: int) -> bool:
+    """Tells of a limit on an entropy whether no row can exceed it.
+
+    >>> never_binds(0.6931, 2), never_binds(0.69, 2)
+    (True, False)
+    """
+    return limit >= (1 - 1e-3) * math.log(classes)
 
 
 def compare(score: float, limit: float) -> str:

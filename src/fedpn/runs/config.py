@@ -105,9 +105,13 @@ class Config:
         """The rule by which answers are given; "" where a single model always answers."""
         if self.routing.rule != "auto":
             return self.routing.rule
-        if self.head.kind != TRAINED:
-            return "bayes"
-        return "quantiles" if self.router else ""
+        return "bayes" if self.router or self.head.kind != TRAINED else ""
+
+    @property
+    def may_pool(self) -> bool:
+        """Whether clients may add up what they see of their rows: not where a rule of aggregation
+        or noise guards what they send, and would not guard this."""
+        return self.aggregation.rule == "mean" and not self.head.noise
 
     @property
     def headline(self) -> str:

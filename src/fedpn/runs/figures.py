@@ -1,5 +1,6 @@
 """What the report's figures are drawn from: small plain values, kept with the run."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def figures(
         "reliability": _reliability(views, headline),
         "risk_coverage": _risk_coverage(views),
     }
-    if all(v.decision is not None for v in views):
+    if all(v.score is not None for v in views):
         tree |= {"histogram": _histogram(views), "outcomes": _outcomes(views)}
     return tree
 
@@ -57,18 +58,20 @@ def _risk_coverage(views: list[View]) -> dict[str, list[float]]:
     return curves
 
 
-def _histogram(views: list[View]) -> dict[str, Any]:
-    """The switch score of all clients, each relative to its client's threshold."""
+def _histogram(views: list[View]) -> dict[str, Any] | None:
+    """The switch score of the clients that go by one, each relative to its client's threshold."""
 
     def relative(name: str) -> np.ndarray[Any, Any]:
         parts = [
             v.score[v.sets[name]].double() - _limit(v.rule)
             for v in views
-            if v.score is not None and v.rule is not None
+            if v.score is not None and v.rule is not None and _limit(v.rule) > -math.inf
         ]
-        return torch.cat(parts).numpy()
+        return torch.cat(parts).numpy() if parts else np.empty(0)
 
     scores = {name: relative(name) for name in ("ind", "ood")}
+    if not len(scores["ind"]):
+        return None
     low = np.quantile(scores["ind"], 0.005)
     high = np.quantile(np.concatenate(list(scores.values())), 0.95)
     edges = np.linspace(low, max(high, low + 1e-9), BINS + 1)
@@ -104,7 +107,7 @@ def gallery(views: list[View], seed: int) -> list[dict[str, Any]]:
         places = [
             (client, int(i))
             for client, v in enumerate(views)
-            if v.decision is not None
+            if v.decision is not None and v.rule is not None
             for i in rng.permutation((v.decision.outcome == outcome).nonzero().squeeze(1).numpy())[
                 :2
             ]

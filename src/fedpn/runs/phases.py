@@ -7,6 +7,7 @@ from fedpn.federated.gate import gate_phases
 from fedpn.federated.heads import make_head
 from fedpn.federated.personal import Adapt, Calibrate, FitRouter
 from fedpn.federated.phase import Phase
+from fedpn.federated.pool import Pool
 from fedpn.federated.training import Train
 from fedpn.routing.routers import Router, make_router
 from fedpn.routing.rules import RULES
@@ -23,21 +24,30 @@ def phases_of(config: Config) -> list[Phase]:
     head = make_head(config.head)
     if head is not None:
         phases += head.phases()
-    phases += gate_phases(config.routing.strangers)
-    phases.append(Adapt(config.method, config.train.batch, config.seed))
+    phases += pooling(config)
+    phases.append(Adapt(config.method, config.train.batch, config.seed, config.train.balance))
     if head is not None and config.rule:
         phases += head.personal()
     if router is not None:
         phases.append(FitRouter(router))
-    if config.rule:
-        phases.append(Calibrate(router, rules_of(config), config.routing))
+    phases.append(Calibrate(router, rules_of(config), config.rule, config.routing))
     phases.append(Judge(router, config.rule))
     check_rule(phases, config.aggregation)
     return phases
 
 
+def pooling(config: Config) -> list[Phase]:
+    """What all clients' rows look like, and how well the federation's model answers them."""
+    if not config.may_pool:
+        return []
+    phases = [*gate_phases(config.routing.strangers)]
+    return [*phases, Pool(config.routing.set_kind)] if config.rule else phases
+
+
 def rules_of(config: Config) -> tuple[str, ...]:
     """The rules whose answers are compared: the one that counts, and those of the table."""
+    if not config.rule:
+        return ()
     kinds = [k for k, rule in RULES.items() if config.router or not rule.needs_router]
     return tuple(dict.fromkeys([*kinds, config.rule]))
 

@@ -24,8 +24,9 @@ from fedpn.federated.training import joining
 from fedpn.reporting import report
 from fedpn.routing.settings import RoutingSettings
 from fedpn.runs.config import Config, resolve, to_tree
-from fedpn.runs.evaluate import View, evaluate
+from fedpn.runs.evaluate import View
 from fedpn.runs.figures import figures, gallery
+from fedpn.runs.measure import Names, evaluate
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import fingerprint, prepare
 from fedpn.serving.bundle import About, provenance, write_models
@@ -151,7 +152,8 @@ class Clock(Listener):
 def judge(config: Config, setup: Setup, views: list[View]) -> dict[str, Any]:
     """The contents of `metrics.json`."""
     rows = setup.federation
-    found = evaluate(rows, views, config.headline, score_of(config))
+    names = Names(setup.dataset.classes, client_names(setup))
+    found = evaluate(rows, views, config.headline, score_of(config), names)
     return headed(config, setup.dataset.name, rows.clients, found)
 
 
@@ -183,6 +185,11 @@ def headed(config: Config, dataset: str, clients: int, found: dict[str, Any]) ->
     return results
 
 
+def client_names(setup: Setup) -> tuple[str, ...]:
+    """What the clients of a run are called."""
+    return tuple(client_name(setup.dataset, c) for c in range(setup.federation.clients))
+
+
 def about_models(config: Config, setup: Setup) -> About:
     """What a bundle says of its models."""
     dataset = setup.dataset
@@ -190,7 +197,7 @@ def about_models(config: Config, setup: Setup) -> About:
     return About(
         setup.blueprint,
         dataset.classes,
-        tuple(client_name(dataset, client) for client in range(setup.federation.clients)),
+        client_names(setup),
         dataset.features,
         config.head,
         routing_of(config),
@@ -208,7 +215,7 @@ def routing_of(config: Config) -> RoutingSettings | None:
 def shared_part(config: Config, server: Slots) -> Slots:
     """What all clients answer with: the global model, and its head in closed form."""
     parts = {"model": config.method.shared(server), "head": server.get("head")}
-    parts["gate"] = server.get("gate")
+    parts |= {name: server.get(name) for name in ("gate", "pool")}
     return {name: part for name, part in parts.items() if part}
 
 

@@ -172,8 +172,8 @@ def find_device(name: str) -> torch.device:
 def check_calibration(
     config: Config, dataset: Dataset, federation: Federation, clients: Iterable[int]
 ) -> None:
-    """Refuses clients with too few calibration rows for the thresholds that a switch needs."""
-    if not config.rule:
+    """Refuses clients with too few calibration rows, where they cannot borrow thresholds."""
+    if not config.rule or config.may_pool:
         return
     shares = {"outliers": config.routing.outliers, "abstain": config.routing.abstain}
     setting = min(shares, key=lambda name: shares[name])

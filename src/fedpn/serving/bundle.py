@@ -19,18 +19,25 @@ from fedpn.core.trees import Params, Slots
 from fedpn.federated.settings import HeadSettings
 from fedpn.nn.blueprint import Blueprint
 from fedpn.routing.rule import Rule
-from fedpn.routing.rules import from_state
+from fedpn.routing.rules import from_state, to_state
 from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.standards import Standards, of_state
 
-FORMAT = 3
+FORMAT = 4
 SLOTS = {
     "own": "clients.safetensors",
     "head": "heads.safetensors",
     "router": "routers.safetensors",
     "rule": "rules.safetensors",
+    "standards": "standards.safetensors",
 }
-SHARED, HEAD, GATE = "shared.safetensors", "head.safetensors", "gate.safetensors"
-FILES = ["bundle.json", SHARED, HEAD, GATE, *SLOTS.values()]
+SHARED = {
+    "model": "shared.safetensors",
+    "head": "head.safetensors",
+    "gate": "gate.safetensors",
+    "pool": "pool.safetensors",
+}
+FILES = ["bundle.json", *SHARED.values(), *SLOTS.values()]
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,12 @@ class Bundle:
     shared: Params | None
     head: Params  # the state of a head in closed form, where there is one
     gate: Params  # what strangers are told by, where the run has a gate
+    pool: Params  # what all clients' held-out rows say together, to calibrate again by
     own: Params
     own_head: Params  # a client's own head in closed form, where it has one
     router: Params
     rule: Rule | None
+    standards: Standards
 
     @property
     def blueprint(self) -> Blueprint:
@@ -93,11 +102,10 @@ def provenance(dataset: str, note: str, algorithm: str, rounds: int, seed: int) 
 def write_models(out: Path, about: About, shared: Slots, members: Sequence[Slots] | None) -> None:
     """Writes all clients' models; without members those are elsewhere, with their nodes.
 
-    `shared` has the slots `model`, `head` and `gate`, each where there is one.
+    `shared` has the slots of `SHARED`, each where there is one.
     """
-    store.write_tensors(out / SHARED, shared.get("model", {}))
-    store.write_tensors(out / HEAD, shared.get("head", {}))
-    store.write_tensors(out / GATE, shared.get("gate", {}))
+    for slot, file in SHARED.items():
+        store.write_tensors(out / file, shared.get(slot, {}))
     for slot, file in SLOTS.items():
         tensors = {
             f"{index}/{name}": t
@@ -167,7 +175,7 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
 
     Code that it names is imported, and so run, only where the folder is trusted.
     """
-    path = _place(path)
+    path = place_of(path)
     store.verify(path, ["bundle.json"])
     about = read_about(path)
     code = named_code(_to_tree(about, elsewhere=False) | {"head": asdict(about.head)})
@@ -182,32 +190,33 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
             "`bundle`; ask there"
         )
     store.verify(path, FILES)
-    shared, _ = store.read_tensors(path / SHARED)
+    common = {slot: store.read_tensors(path / file)[0] for slot, file in SHARED.items()}
     alike = about.routing is None and not store.tensor_names(path / SLOTS["own"])
     index = 0 if alike and client is None else _find(about.clients, client, path)
     slots = {slot: store.read_tensors(path / file, f"{index}/")[0] for slot, file in SLOTS.items()}
     return Bundle(
         about.clients[index],
         about,
-        shared or None,
-        store.read_tensors(path / HEAD)[0],
-        store.read_tensors(path / GATE)[0],
+        common["model"] or None,
+        common["head"],
+        common["gate"],
+        common["pool"],
         slots["own"],
         slots["head"],
         slots["router"],
         None if about.routing is None else from_state(about.routing.rule, slots["rule"]),
+        of_state(slots["standards"]),
     )
 
 
 def export(path: Path, client: int | str | None, out: Path, trust: bool = False) -> Bundle:
     """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
-    path = _place(path)
+    path = place_of(path)
     bundle = open_bundle(path, client, trust)
     store.claim(out, hint="")
     index = bundle.about.clients.index(bundle.client)
-    store.write_tensors(out / SHARED, bundle.shared or {})
-    store.write_tensors(out / HEAD, bundle.head)
-    store.write_tensors(out / GATE, bundle.gate)
+    for file in SHARED.values():
+        store.write_tensors(out / file, store.read_tensors(path / file)[0])
     for file in SLOTS.values():
         tensors, _ = store.read_tensors(path / file, f"{index}/")
         store.write_tensors(out / file, {f"0/{name}": t for name, t in tensors.items()})
@@ -217,7 +226,22 @@ def export(path: Path, client: int | str | None, out: Path, trust: bool = False)
     return bundle
 
 
-def _place(path: Path) -> Path:
+def recalibrate(
+    folder: Path, rule: Rule | None, standards: Standards, routing: RoutingSettings | None
+) -> None:
+    """Replaces the thresholds and promises of an exported folder."""
+    tree = store.read_json(folder / "bundle.json")
+    if rule is not None and routing is not None:
+        state = to_state({routing.rule: rule})
+        store.write_tensors(folder / SLOTS["rule"], {f"0/{n}": t for n, t in state.items()})
+        tree["routing"] = asdict(routing)
+    state = {f"0/{name}": t.contiguous() for name, t in standards._asdict().items()}
+    store.write_tensors(folder / SLOTS["standards"], state)
+    store.write_json(folder / "bundle.json", tree)
+    store.seal(folder)
+
+
+def place_of(path: Path) -> Path:
     """Where the files are: in the directory itself, or below a node's state directory."""
     if not path.is_dir():
         raise UserError(f"{path} is not a directory: give a run or an exported folder")

@@ -1,8 +1,8 @@
 """Models and inputs -> answers, each with its source and its reason."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ from fedpn.federated.heads import make_head
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.nn.blueprint import build_model
 from fedpn.routing.bayes import Bayes
-from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.routers import make_router
-from fedpn.routing.rule import EVEN, STRANGE, UNSOUND, Rule, Scores, Views, refuse_strangers
-from fedpn.routing.scores import SCORES
+from fedpn.routing.rule import EVEN, STRANGE, UNSOUND, Decision, Scores, Views, refuse_strangers
+from fedpn.routing.standards import decide, hold, reason
+from fedpn.routing.thresholds import compare
 from fedpn.serving.bundle import Bundle, open_bundle
 
 
@@ -37,14 +37,18 @@ class Answer:
     source: str  # local, global, or nobody
     outcome: str
     uncertainty: dict[str, float]
+    measured_on: dict[str, str]  # whose each uncertainty is: local, global, or both
     reason: str
+    classes: tuple[str, ...] | None = None  # those in question, where the run makes sets of them
 
     def row(self) -> dict[str, Any]:
         """Flat values, for tables."""
         flat = asdict(self)
         flat |= {f"p({name})": p for name, p in flat.pop("probabilities").items()}
         flat |= flat.pop("uncertainty")
-        return flat
+        flat |= {f"{name} of": whose for name, whose in flat.pop("measured_on").items()}
+        classes = flat.pop("classes")
+        return flat if classes is None else flat | {"classes": "; ".join(classes)}
 
 
 class Predictor:
@@ -73,85 +77,95 @@ class Predictor:
         x = torch.from_numpy(conform(_by_name(inputs, b.features), b.blueprint.shape))
         if not len(x):
             return []
-        rows = np.arange(len(x))
+        views = self.views(x)
+        self.own_share = self.find_share(views, own_share)
+        decision, sound = self.decide(x, views._replace(share=self.own_share))
+        return self.tell(decision, sound)
+
+    def views(self, x: Tensor) -> Views:
+        """All that is known of inputs, in the form that the model was trained on."""
+        b, rows = self.bundle, np.arange(len(x))
         embed = Embedder(self.model, x, b.predictor)
         observe = Observer(self.model, b.shared, embed, self.head, b.head)
         own = observe.local(b.own, rows)
         if b.rule is None:
-            strange = strangers(x, b.gate) if b.gate else torch.zeros(len(x), dtype=torch.bool)
-            return self._plain(own, strange)
+            return Views(own, own, own.total)
         sight, shared = observe.own_sight(b.own_head, rows), observe.shared(rows)
         score = own.total if self.router is None else self.router.score(own, shared, b.router)
-        views = Views(own, shared, score, EVEN, *sight)
-        self.own_share = self._share(views, b.rule, own_share)
-        decision = b.rule.decide(views._replace(share=self.own_share))
+        return Views(own, shared, score, EVEN, *sight)
+
+    def decide(self, x: Tensor, views: Views) -> tuple[Decision, Tensor]:
+        """Who answers what; and for which inputs the models gave finite numbers."""
+        b = self.bundle
+        decision = hold(decide(b.rule, views, b.standards), views, b.standards)
         sound = decision.outcome != int(Outcome.STRANGER)
         if b.gate:
             decision = refuse_strangers(decision, strangers(x, b.gate))
-        columns = (decision.probs.tolist(), decision.outcome.tolist(), decision.scores())
-        return [
-            self._answer(b.rule, probs, Outcome(number), scores, bool(finite))
-            for probs, number, scores, finite in zip(*columns, sound, strict=True)
-        ]
+        return decision, sound
 
-    def _share(self, views: Views, rule: Rule, given: float | None) -> float:
+    def find_share(self, views: Views, given: float | None) -> float:
         """The share of own inputs that a rule goes by: as given, or learned from the inputs."""
+        rule = self.bundle.rule
         if given is None:
-            return rule.learn_share(views)
+            return EVEN if rule is None else rule.learn_share(views)
         if not isinstance(rule, Bayes):
             raise UserError("the share of own inputs matters to Bayes' rule alone (routing.rule)")
         if not 0 <= given <= 1:
             raise UserError(f"the share of own inputs is {given}, but must be from 0 to 1")
         return given
 
-    def _answer(
-        self, rule: Rule, probs: list[float], outcome: Outcome, scores: Scores, sound: bool
-    ) -> Answer:
+    def tell(self, decision: Decision, sound: Tensor) -> list[Answer]:
         names = self.bundle.classes
-        confidence = max(probs)
-        guess = names[probs.index(confidence)]
-        stranger = outcome is Outcome.STRANGER
-        return Answer(
-            label=guess if outcome.source is not Source.NOBODY else None,
-            guess=guess,
-            confidence=confidence,
-            probabilities=dict(zip(names, probs, strict=True)),
-            source=outcome.source,
-            outcome=outcome.label,
-            uncertainty=scores._asdict(),
-            reason=STRANGE if stranger and sound else rule.reason(outcome, scores),
-        )
-
-    def _plain(self, own: Opinion, strange: Tensor) -> list[Answer]:
-        """Answers of a method without a switch: the client's model, or the one of all; or nobody.
-
-        Nobody answers strangers, nor where the model gives no finite numbers.
-        """
-        names = self.bundle.classes
-        source = "personal" if self.bundle.own else "global"
-        why = {"personal": "the client's model", "global": "the one model of all clients"}[source]
-        always = f"the method has no switch: {why} always answers"
-        sound = own.probs.isfinite().all(-1)
-        probs = torch.where(sound[:, None], own.probs, 1 / len(names))
-        scores = [SCORES["msp"](own).nan_to_num(1.0), own.total.nan_to_num(math.log(len(names)))]
-        columns = (probs.tolist(), *(s.tolist() for s in scores), sound.tolist(), strange.tolist())
+        sets: list[list[bool] | None] = [None] * len(decision.label)
+        if decision.classes is not None:
+            sets = decision.classes.tolist()
+        columns = (decision.probs.tolist(), decision.label.tolist(), decision.outcome.tolist())
         found = []
-        for row, epistemic, total, finite, stranger in zip(*columns, strict=True):
-            nobody = stranger or not finite
-            guess = names[int(np.argmax(row))]
+        for probs, label, number, scores, is_sound, marks in zip(
+            *columns, decision.scores(), sound.tolist(), sets, strict=True
+        ):
+            outcome = Outcome(number)
+            source, told, reason = self._why(outcome, scores, is_sound)
             found.append(
                 Answer(
-                    label=None if nobody else guess,
-                    guess=guess,
-                    confidence=max(row),
-                    probabilities=dict(zip(names, row, strict=True)),
-                    source=Source.NOBODY if nobody else source,
-                    outcome=Outcome.STRANGER.label if nobody else source,
-                    uncertainty={"epistemic": epistemic, "aleatoric": total, "total": total},
-                    reason=(STRANGE if finite else UNSOUND) if nobody else always,
+                    label=names[label] if source is not Source.NOBODY else None,
+                    guess=names[label],
+                    confidence=probs[label],
+                    probabilities=dict(zip(names, probs, strict=True)),
+                    source=source,
+                    outcome=told,
+                    uncertainty=scores._asdict(),
+                    measured_on=self._measured_on(outcome),
+                    reason=reason,
+                    classes=None if marks is None else tuple(compress(names, marks)),
                 )
             )
         return found
+
+    def _why(self, outcome: Outcome, scores: Scores, is_sound: bool) -> tuple[str, str, str]:
+        """Who answers, what the outcome is called, and why."""
+        b = self.bundle
+        if outcome is Outcome.STRANGER:
+            return outcome.source, outcome.label, STRANGE if is_sound else UNSOUND
+        if b.rule is not None:
+            return outcome.source, outcome.label, reason(b.rule, outcome, scores, b.standards)
+        model = {"personal": "the client's model", "global": "the one model of all clients"}
+        name = "personal" if b.own else "global"
+        if outcome.source is Source.NOBODY:
+            assert b.standards.promises is not None
+            limit = compare(scores.total, b.standards.promises[0].threshold)
+            why = f"{model[name]} is too doubtful for the promise ({limit})"
+            return Source.NOBODY, outcome.label, why
+        return name, name, f"the method has no switch: {model[name]} always answers"
+
+    def _measured_on(self, outcome: Outcome) -> dict[str, str]:
+        """Whose uncertainties are: of Bayes' rule, which weighs both models, both's."""
+        b = self.bundle
+        own = "local" if b.rule is not None or b.own else "global"
+        if isinstance(b.rule, Bayes):
+            return {"epistemic": "both", "aleatoric": "local", "total": "both"}
+        sent_on = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+        return {"epistemic": own, "aleatoric": own, "total": "global" if sent_on else own}
 
 
 def conform(inputs: Array, shape: Sequence[int]) -> Array:

@@ -49,7 +49,7 @@ def _predict(options: argparse.Namespace) -> None:
     names, inputs, remark = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
     if remark:
         print(f"{options.inputs}: {remark}", file=sys.stderr)
-    answers = predictor(inputs, _share(options.own_share))
+    answers = predictor(inputs, own_share(options.own_share))
     if predictor.own_share is not None and isinstance(bundle.rule, Bayes):
         share = 100 * predictor.own_share
         print(f"{share:.0f} % of these inputs are taken for the client's own", file=sys.stderr)
@@ -65,7 +65,7 @@ def _predict(options: argparse.Namespace) -> None:
     print(f"{len(rows)} answers: {options.out}")
 
 
-def _share(text: str) -> float | None:
+def own_share(text: str) -> float | None:
     if text == "auto":
         return None
     try:

@@ -26,8 +26,11 @@ def add(commands: Any) -> None:
     option("--out", type=Path, help="the run directory (default: runs/DATASET-ALGORITHM-SEED)")
     option(
         "--router",
-        help="delegate by another score: msp, energy, softmax_entropy, gaussian, foreign, …",
+        help="switch as the paper does, by this score: log_density, dirichlet_entropy, msp, "
+        "energy, softmax_entropy, gaussian, foreign, …",
     )
+    option("--risk", help="promise that at most this share of answers is wrong, such as 0.05")
+    option("--sets", help="give sets of classes that miss the true one at most this often")
     option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
     option("--device", help="auto, cpu, cuda or mps (default: auto)")
     option("--tensorboard", action="store_true", help="write event files into the run directory")
@@ -91,8 +94,10 @@ def _config(options: argparse.Namespace) -> "Config":
     if options.device is not None:
         layers.append({"engine": {"device": options.device}})
     if options.router is not None:
-        layers.append({"routing": {"router": options.router}})
-    layers += [parse_setting(text) for text in options.set]
+        layers.append({"routing": {"router": options.router, "rule": "quantiles"}})
+    promised = {name: getattr(options, name) for name in ("risk", "sets")}
+    typed = [f"routing.{name}={value}" for name, value in promised.items() if value is not None]
+    layers += [parse_setting(text) for text in (*typed, *options.set)]
     config = resolve(layers)
     _refuse_idle(options.set, config)
     return config

@@ -1,5 +1,6 @@
 """Pictures of one size and one form."""
 
+import io
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -68,10 +69,20 @@ def read(paths: Sequence[Path], mode: str, size: tuple[int, int]) -> Array:
     return images
 
 
-def _read(path: Path, mode: str, size: tuple[int, int]) -> Array:
+def from_bytes(content: bytes, what: str, shape: Sequence[int]) -> Array:
+    """A picture that is not in a file, as a model takes it: [C, H, W]."""
+    channels, height, width = shape
+    mode = GREY if channels == 1 else COLOUR
+    pixels = _read(io.BytesIO(content), mode, (width, height), what)
+    return pixels.reshape(height, width, -1).transpose(2, 0, 1)
+
+
+def _read(
+    path: Path | io.BytesIO, mode: str, size: tuple[int, int], what: str | None = None
+) -> Array:
     from PIL import Image, ImageOps
 
-    with _opened(path) as file:
+    with _opened(path, what) as file:
         upright = ImageOps.exif_transpose(file) if file.format in PHOTOGRAPHS else file
         image = upright.convert(mode)
     if image.size != size:
@@ -80,11 +91,13 @@ def _read(path: Path, mode: str, size: tuple[int, int]) -> Array:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["ImageFile"]:
+def _opened(path: Path | io.BytesIO, name: str | None = None) -> Iterator["ImageFile"]:
     """Opens a picture of a known format and a sane size, of which the head alone was read."""
     from PIL import Image
 
-    plain_file(path)
+    what = name or str(path)
+    if isinstance(path, Path):
+        plain_file(path)
     opened = False
     try:
         with warnings.catch_warnings():
@@ -92,26 +105,26 @@ def _opened(path: Path) -> Iterator["ImageFile"]:
             # Left to itself, Pillow hands a file that begins like PostScript to Ghostscript.
             with Image.open(path, formats=FORMATS) as image:
                 opened = True
-                _refuse_bombs(path, *image.size)
+                _refuse_bombs(what, *image.size)
                 yield image
     except UserError:
         raise
     except Image.DecompressionBombError as error:
-        raise UserError(f"{path} has too many pixels ({error}); make it smaller") from error
+        raise UserError(f"{what} has too many pixels ({error}); make it smaller") from error
     except Exception as error:  # decoders of damaged files fail in many ways
         if opened:
             raise UserError(
-                f"{path} is a damaged picture ({reason(error)}); take it away"
+                f"{what} is a damaged picture ({reason(error)}); take it away"
             ) from error
         raise UserError(
-            f"{path} is not a picture that can be read ({', '.join(FORMATS)}); take it away"
+            f"{what} is not a picture that can be read ({', '.join(FORMATS)}); take it away"
         ) from error
 
 
-def _refuse_bombs(path: Path, width: int, height: int) -> None:
+def _refuse_bombs(what: str, width: int, height: int) -> None:
     if width * height > PIXELS:
         raise UserError(
-            f"{path} has {width}×{height} pixels and at most {PIXELS // 10**6} million are read; "
+            f"{what} has {width}×{height} pixels and at most {PIXELS // 10**6} million are read; "
             "make it smaller"
         )
 

@@ -24,7 +24,7 @@ from fedpn.flower.app.records import Order, Report, pack_report, read_config, re
 from fedpn.flower.app.share import Share, open_share
 from fedpn.flower.app.state import NodeState
 from fedpn.runs.config import Config
-from fedpn.runs.evaluate import about_client, client_metrics
+from fedpn.runs.measure import about_client, client_metrics
 from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import about_models, shared_part
 from fedpn.serving.bundle import write_models
@@ -151,5 +151,6 @@ def personalise(visit: Visit, server: Slots) -> RecordDict:
     visit.state.publish()
     figures = about_client(setup.federation, share.client) | client_metrics(record, config.headline)
     if share.partition is None:
-        figures["classes"] = None  # which labels a node has is its own affair
+        # Which labels a node has is its own affair.
+        figures |= {"classes": None, "confusion": None}
     return pack_report(Report(share.name, facts=json.dumps(figures)))

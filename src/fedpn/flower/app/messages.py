@@ -157,7 +157,7 @@ class Messages:
             orders = {name: self._order(name, phases[0], 0, server) for name in ready}
             for name, reply in self.roster.ask(PERSONALISE, orders).items():
                 try:
-                    figures[name] = read_figures(reply)
+                    figures[name] = read_figures(reply, len(self.roster.members[name].classes))
                 except Refused as error:
                     failed[name] = str(error)
             listener.progress("personalise", len(figures), len(self.names))

@@ -25,7 +25,7 @@ from fedpn.flower.app.standing import ENGINE, Standing, read_standing
 from fedpn.flower.app.terms import Terms
 from fedpn.reporting import report
 from fedpn.runs.config import Config, to_tree
-from fedpn.runs.evaluate import bring_together
+from fedpn.runs.measure import Names, bring_together
 from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import (
     SERVER,
@@ -79,7 +79,9 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
             record["evaluate"] | {"client": client}
             for client, record in sorted(found.records.items())
         ]
-        figures = bring_together(trees, score_of(config), config.headline)
+        first = next(iter(messages.roster.members.values()))
+        names = Names(first.classes, messages.names)
+        figures = bring_together(trees, score_of(config), config.headline, names)
         results = headed(config, _data_name(messages), len(messages.names), figures)
         for warning in results["warnings"]:
             clock.say(warning)

@@ -11,6 +11,8 @@ from fedpn.core.trees import Slots, flatten, stack
 from fedpn.flower.app.records import unpack
 from fedpn.flower.app.roster import Reply
 
+MOST, LONGEST, LARGEST = 20, 400, 2**53  # remarks, their letters, rows of a class
+
 
 class Refused(Exception):  # noqa: N818
     """Why an upload does not count."""
@@ -41,19 +43,38 @@ def read_upload(content: RecordDict, expected: Slots | None) -> tuple[Slots, Slo
     return stack([ordered]), expected
 
 
-def read_figures(reply: Reply) -> dict[str, Any]:
+def read_figures(reply: Reply, classes: int) -> dict[str, Any]:
     """Reads what a node says of its own model: a tree of finite numbers, or of none."""
     if reply.report.error:
         raise Refused(reply.report.error)
     try:
         tree = json.loads(reply.report.facts)
         told = dict(leaves(tree))
-        rows, classes = told.pop("rows"), told.pop("classes")
+        rows, owned = told.pop("rows"), told.pop("classes")
+        remarks, confusion = told.pop("remarks", []), told.pop("confusion", None)
         numbers = [value for value in told.values() if value is not None]
-        sound = "accuracy" in tree and isinstance(rows, int) and isinstance(classes, list | None)
+        sound = "accuracy" in tree and isinstance(rows, int) and isinstance(owned, list | None)
+        sound &= _are_remarks(remarks) and _are_counts(confusion, classes)
     except (ValueError, AttributeError, KeyError) as error:
         raise Refused(f"its figures cannot be read: {error!r}") from None
     if not sound or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
         raise Refused("its figures are none")
     figures: dict[str, Any] = tree
     return figures
+
+
+def _are_remarks(remarks: Any) -> bool:
+    """Whether these are a few texts, none of them long."""
+    few = isinstance(remarks, list) and len(remarks) <= MOST
+    return few and all(isinstance(text, str) and len(text) <= LONGEST for text in remarks)
+
+
+def _are_counts(table: Any, classes: int) -> bool:
+    """Whether this is a table of counts, a row and a column a class; or nothing."""
+    if table is None:
+        return True
+    if not isinstance(table, list) or len(table) != classes:
+        return False
+    if not all(isinstance(row, list) and len(row) == classes for row in table):
+        return False
+    return all(type(n) is int and 0 <= n < LARGEST for row in table for n in row)

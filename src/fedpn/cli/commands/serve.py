@@ -1,0 +1,122 @@
+"""fedpn serve and fedpn reviews: answers over HTTP, and what people said of those refused."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedpn.cli.commands.command import command
+from fedpn.core.errors import UserError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TOKEN = "FEDPN_TOKEN"
+
+
+def add(commands: Any) -> None:
+    text = "answer over HTTP, with a page that shows who answers and why"
+    option = command(commands, "serve", _serve, text).add_argument
+    option("runs", type=Path, nargs="+", metavar="RUN", help="finished runs, or exported folders")
+    option("--host", default="127.0.0.1", help=f"beyond this machine ${TOKEN} must be set")
+    option("--port", type=int, default=8080)
+    option(
+        "--decisions",
+        default="decisions.db",
+        help="an SQLite file or an SQLAlchemy URL, where decisions are kept; none: nowhere",
+    )
+    option("--keep-inputs", action="store_true", help="keep inputs too, so that they can be told")
+    option("--certificate", type=Path, help="TLS: a certificate, as PEM")
+    option("--key", type=Path, help="TLS: its key, as PEM")
+    option("--threads", type=int, default=0, help="of PyTorch (default: its own choice)")
+    option("--trust", action="store_true", help="run the code that these folders name")
+    text = "write inputs that people have labelled, for `fedpn calibrate` and the next training"
+    option = command(commands, "reviews", _reviews, text).add_argument
+    option("run", type=Path, metavar="RUN", help="the finished run, or exported folder")
+    option("--client", help="whose; needed where there are several")
+    option("--decisions", default="decisions.db", help="where decisions are kept")
+    option("--out", type=Path, required=True, help="an .npz file")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    try:
+        import uvicorn
+
+        from fedpn.service.app import make_app
+    except ModuleNotFoundError as error:
+        raise UserError(f"serving needs {error.name}: pip install 'fedpn[serve]'") from None
+    from fedpn.service.library import Library
+
+    token = os.environ.get(TOKEN, "")
+    if options.host not in LOOPBACK and not token:
+        raise UserError(
+            f"--host {options.host} is seen by other machines: set ${TOKEN} to a long secret, "
+            "which callers then send as `Authorization: Bearer …`"
+        )
+    if token and len(token) < 16:
+        raise UserError(f"${TOKEN} has {len(token)} characters; use at least 16")
+    if bool(options.certificate) != bool(options.key):
+        raise UserError("TLS needs both --certificate and --key")
+    if options.threads:
+        import torch
+
+        torch.set_num_threads(options.threads)
+    library = Library(options.runs, options.trust)
+    app = make_app(library, token, _open(options.decisions), options.keep_inputs)
+    scheme = "https" if options.certificate else "http"
+    print(
+        f"{len(library.clients)} clients at {scheme}://{options.host}:{options.port} "
+        "(Ctrl-C ends it)",
+        file=sys.stderr,
+        flush=True,
+    )
+    uvicorn.run(
+        app,
+        host=options.host,
+        port=options.port,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=30,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+    )
+    return 0
+
+
+def _open(where: str) -> Any:
+    """The decisions at a URL, or in a file."""
+    import sqlalchemy
+
+    from fedpn.service.decisions import Decisions
+
+    if where == "none":
+        return None
+    url = where if "://" in where else f"sqlite:///{where}"
+    try:
+        return Decisions(url)
+    except (sqlalchemy.exc.SQLAlchemyError, ModuleNotFoundError) as error:
+        raise UserError(f"--decisions {where} cannot be opened: {error}") from None
+
+
+def _reviews(options: argparse.Namespace) -> None:
+    import numpy as np
+
+    from fedpn.serving.bundle import open_bundle
+
+    if options.out.suffix != ".npz":
+        raise UserError(f"--out {options.out}: the name must end in .npz")
+    if "://" not in options.decisions and not Path(options.decisions).exists():
+        raise UserError(f"there is no file {options.decisions}")
+    bundle = open_bundle(options.run, options.client)
+    rows = _open(options.decisions).labelled(bundle.client)
+    if not rows:
+        raise UserError(
+            f"nobody has labelled an input of client {bundle.client} that was kept "
+            "(fedpn serve --keep-inputs)"
+        )
+    shape = tuple(bundle.blueprint.shape)
+    kind = np.uint8 if len(shape) == 3 else np.float32
+    x = np.stack([np.frombuffer(row["input"], kind).reshape(shape) for row in rows])
+    y = np.array([row["truth"] for row in rows])
+    arrays: dict[str, Any] = {"x" if len(shape) == 1 else "images": x, "labels": y}
+    np.savez(options.out, **arrays)
+    print(f"{len(rows)} labelled inputs of client {bundle.client}: {options.out}")

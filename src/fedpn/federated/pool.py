@@ -1,0 +1,40 @@
+"""Pooled calibration: what all clients' held-out rows say together, as counts."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fedpn.core.promises import Kind
+from fedpn.core.trees import Slots
+from fedpn.federated.gather import Total
+from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.site import Site
+from fedpn.routing.pooled import count_rows
+
+SLOT = "pool"  # of the server's state
+
+
+@dataclass(frozen=True)
+class Pool(Phase):
+    """Adds up how doubtful, and how wrong, the federation's model is on clients' held-out rows."""
+
+    kind: Kind  # of prediction sets
+
+    name: ClassVar[str] = "pool"
+
+    @torch.no_grad()
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        setup, rows = site.setup, site.calibration
+        counts = torch.bincount(setup.labels(site.train).cpu(), minlength=setup.blueprint.classes)
+        shared, labels = site.observer.shared(rows), setup.labels(rows).cpu()
+        found = count_rows(shared, labels, counts, self.kind)
+        return Reply(memory, {SLOT: {name: t.double() for name, t in found.items()}})
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        return server | {SLOT: total.sum[SLOT]}
+
+    def objection(self, statistics: Slots) -> str:
+        if any((t < 0).any() for t in statistics[SLOT].values()):
+            return "counts and losses below 0"
+        return ""

@@ -1,0 +1,268 @@
+"""What answers are held to, whichever rule decides: promises, sets of classes, honest confidence.
+
+A rule says whose an input is and who would answer. Then, from held-out rows:
+
+- a **promise** (`routing.risk`): limits on doubt such that, of the inputs that are answered, at
+  most a share is answered wrongly. For inputs like the client's own, its own rows tell; for those
+  of classes that it has not, the rows of all clients together (`pooled`).
+- **sets** of classes (`routing.sets`) that seldom miss the true one.
+- a **temperature**, so that confidence is deserved, and an **operating point** for rare classes.
+
+All of it is kept as named tensors: a client's slot `standards`, and its file of a bundle.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedpn.core import promises
+from fedpn.core.errors import UserError
+from fedpn.core.promises import Kind, Promise
+from fedpn.core.trees import Params
+from fedpn.routing.outcomes import Outcome, Source
+from fedpn.routing.pooled import (
+    TEMPERATURES,
+    cooled,
+    losses_by_temperature,
+    odd_edges,
+    true_scores,
+)
+from fedpn.routing.rule import Decision, Lesson, Rule, Scores, Views, of_one_model
+from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.thresholds import compare, doubt_edges, rows_needed
+
+ENOUGH = 30  # rows for a temperature of one's own
+NOTHING = Promise(-math.inf, 0, 0, 0.0, 1.0)  # nothing is answered
+KINDS: tuple[Kind, ...] = ("lac", "aps", "raps")
+
+
+class Standards(NamedTuple):
+    """A client's standards; the first of each pair is for own inputs, the second for foreign."""
+
+    temperature: Tensor  # [2]
+    point: Tensor  # [K], by which probabilities are multiplied before the likeliest is taken
+    promise: Tensor  # [2, 5], fields of `Promise`; without a promise [0, 5]
+    asked: Tensor  # [2], the share of wrong answers that was asked for, and how surely
+    odd: Tensor  # [2], how odd a class of a set may be; without sets [0]
+    kind: Tensor  # the place of the sets' kind in `KINDS`
+    borrowed: Tensor  # whether the limits are the federation's, for want of rows
+    counts: Tensor  # [K], the client's training rows, by which a rule can be taught again
+
+    @property
+    def promises(self) -> tuple[Promise, Promise] | None:
+        """Of own and of foreign inputs."""
+        if not len(self.promise):
+            return None
+        own, foreign = (Promise(t, int(n), int(w), c, b) for t, n, w, c, b in self.promise.tolist())
+        return own, foreign
+
+    def remarks(self) -> list[str]:
+        """What a client should know of its promise."""
+        said = []
+        if self.borrowed:
+            said.append("its own rows are too few for limits of its own: the federation's hold")
+        own, foreign = self.promises or (None, None)
+        if own is not None and own.threshold == -math.inf:
+            said.append("nothing can be promised of own inputs, so nobody answers them")
+        if foreign not in (None, own) and foreign.threshold == -math.inf:
+            said.append("nothing can be promised of foreign inputs, so nobody answers them")
+        return said
+
+    def words(self) -> str:
+        """The promise in words, with what it assumes; "" where there is none."""
+        if self.promises is None:
+            return ""
+        risk, sure = self.asked.tolist()
+        return (
+            f"Of the inputs that are answered, at most {100 * risk:g} % are answered wrongly, with "
+            f"{100 * sure:g} % confidence: for inputs drawn like "
+            + ("all clients' calibration rows" if self.borrowed else "its own calibration rows")
+            + ", and for inputs of classes that the client has not drawn like the other clients'. "
+            "It says nothing of other inputs, nor of any single class."
+        )
+
+
+def of_state(state: Params) -> Standards:
+    """Reads standards from named tensors."""
+    strange = state.keys() ^ set(Standards._fields)
+    if strange:
+        raise UserError(f"the standards cannot be read: {', '.join(sorted(strange))}")
+    if any(t.isnan().any() for t in state.values()):
+        raise UserError("the standards have a number that is none")
+    return Standards(**state)
+
+
+def usual(counts: Tensor) -> Standards:
+    """The standards of a client that has none: nothing is changed."""
+    none, zero = torch.zeros(0, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    even = torch.ones(len(counts), dtype=torch.float64)
+    return Standards(even[:1].expand(2), even, none.reshape(0, 5), none, none, zero, zero, counts)
+
+
+def teach(
+    kind: type[Rule] | None, lesson: Lesson, settings: RoutingSettings
+) -> tuple[Rule | None, Standards]:
+    """A client's rule, and what its answers are held to, from its held-out rows; where these are
+    too few for the thresholds or the promise, from those of all clients."""
+    if kind is None:
+        return None, _learn(None, lesson, settings, "")
+    borrowed = kind.borrow(lesson, settings)
+    needed = rows_needed(min(settings.outliers, settings.abstain))
+    if borrowed is None or len(lesson.labels) >= needed:
+        rule = kind.calibrate(lesson, settings)
+        found = _learn(rule, lesson, settings, "")
+        kept = not settings.risk or float(found.promise[0, 0]) > -math.inf
+        if kept or borrowed is None:
+            return rule, found
+    return borrowed, _learn(borrowed, lesson, settings, kind.pooled_doubts)
+
+
+def _learn(rule: Rule | None, lesson: Lesson, settings: RoutingSettings, lender: str) -> Standards:
+    """Standards by a rule; `lender` names the pooled counts that stand for own rows, if any do."""
+    asked = [settings.risk, settings.sure] if settings.risk else []
+    found = usual(lesson.counts.double())._replace(
+        point=_point(lesson, settings),
+        asked=torch.tensor(asked, dtype=torch.float64),
+        borrowed=torch.tensor(float(bool(lender))),
+    )
+    decision = decide(rule, lesson.views, found)
+    if settings.temperature == "auto":
+        found = found._replace(temperature=_temperatures(decision, lesson, lender))
+    if settings.risk:
+        pair = _promises(rule, decision, lesson, settings, lender)
+        kept = torch.tensor(pair, dtype=torch.float64)
+        found = found._replace(promise=kept)
+    if settings.sets:
+        kind = torch.tensor(float(KINDS.index(settings.set_kind)))
+        found = found._replace(odd=_odd(decision, lesson, settings, lender), kind=kind)
+    return found
+
+
+def _point(lesson: Lesson, settings: RoutingSettings) -> Tensor:  # [K]
+    """What probabilities are multiplied by: of `balanced`, one over how frequent classes are."""
+    frequent = lesson.counts.double()
+    if settings.operating_point == "likeliest":
+        return torch.ones_like(frequent)
+    if lesson.pooled is not None:
+        frequent = lesson.pooled["shared/doubt"][:, 0].sum(1).double()
+    return frequent.sum() / (len(frequent) * frequent.clamp(min=1))
+
+
+def _temperatures(decision: Decision, lesson: Lesson, lender: str) -> Tensor:  # [2]
+    """Of own inputs by own rows, where there are enough; of foreign ones by all clients'."""
+    kept, pooled = ~decision.delegated, lesson.pooled or {}
+    nothing = torch.zeros(len(TEMPERATURES), dtype=torch.float64)
+    own = losses_by_temperature(decision.probs[kept], lesson.labels[kept])
+    if lender or int(kept.sum()) < ENOUGH:
+        own = pooled.get(f"{lender or 'shared'}/heat", nothing)
+    return torch.stack([_best(own), _best(pooled.get("shared/heat", nothing))])
+
+
+def _best(losses: Tensor) -> Tensor:
+    """The temperature of the least loss; 1, in the middle, where none is less than its."""
+    middle, best = len(TEMPERATURES) // 2, int(losses.argmin())
+    return TEMPERATURES[best if losses[best] < losses[middle] else middle]
+
+
+def _promises(
+    rule: Rule | None, decision: Decision, lesson: Lesson, settings: RoutingSettings, lender: str
+) -> tuple[Promise, Promise]:
+    """What can be promised of own and of foreign inputs.
+
+    Bayes' rule weighs both models in every answer, so each keeps to the limits for own and for
+    foreign inputs; a switch sends foreign inputs on, and these keep to both.
+    """
+    edges, pooled = doubt_edges(len(lesson.counts)), lesson.pooled
+    asked = (edges, settings.risk, settings.sure)
+    weighs = rule is not None and rule.weighs
+    absent = bool((lesson.counts == 0).any())
+    foreign = NOTHING
+    if pooled is not None:
+        rows = pooled["shared/doubt"][_foreign(lesson, lender)]
+        foreign = promises.promise((pooled["bayes/foreign"] if weighs else rows).sum(0), *asked)
+    if lender and pooled is not None:
+        own = promises.promise(pooled[f"{lender}/doubt"].sum(0), *asked)
+    else:
+        limited = (decision.delegated | weighs) & (rule is not None) & (absent or not weighs)
+        refused = limited & ~promises.may_answer(decision.total, foreign.threshold)
+        refused |= decision.outcome == int(Outcome.STRANGER)
+        doubt = torch.where(refused, math.inf, decision.total)
+        counts = promises.tally(doubt, decision.label != lesson.labels, edges)
+        own = promises.promise(counts, *asked)
+    if rule is None or (weighs and not absent):  # nothing is foreign
+        return own, own
+    binds = own.coverage < 1  # where all own rows may be answered, their limit is none
+    both = min(own.threshold, foreign.threshold) if binds else foreign.threshold
+    return own._replace(threshold=both) if weighs else own, foreign._replace(threshold=both)
+
+
+def _foreign(lesson: Lesson, lender: str) -> Tensor:  # [K], bool
+    """The classes whose rows stand for foreign inputs: those that the client has not; all where it
+    has them all, or may send all inputs on."""
+    absent = lesson.counts == 0
+    return absent if absent.any() and not lender else torch.ones_like(absent)
+
+
+def _odd(decision: Decision, lesson: Lesson, settings: RoutingSettings, lender: str) -> Tensor:
+    """How odd classes of sets may be, [2], for own inputs and for those that are sent on."""
+    kind, pooled = settings.set_kind, lesson.pooled
+    edges = odd_edges(kind, len(lesson.counts))
+    probs = _answering(decision, lesson.views)
+    counts = promises.tally(true_scores(probs, lesson.labels, kind), None, edges)
+    if lender and pooled is not None:
+        counts = pooled[f"{lender}/odd"].sum(0)
+    own = foreign = promises.set_threshold(counts, edges, settings.sets)
+    if pooled is not None:
+        rows = pooled["shared/odd"][_foreign(lesson, lender)].sum(0)
+        foreign = max(own, promises.set_threshold(rows, edges, settings.sets))
+    return torch.tensor([own, foreign], dtype=torch.float64)
+
+
+def _answering(decision: Decision, views: Views) -> Tensor:  # [B, K]
+    """Whose probabilities sets are made of: what is sent on is the federation's to answer."""
+    return torch.where(decision.delegated[:, None], views.shared.probs, decision.probs)
+
+
+def decide(rule: Rule | None, views: Views, held: Standards) -> Decision:
+    """What a rule decides at the operating point; without a rule the one model answers.
+
+    Where something is promised, only what all clients share has a say in weighed answers: how a
+    client's own model answers foreign inputs nobody has seen.
+    """
+    if rule is not None and len(held.asked):
+        rule, views = rule.common(views)
+    decision = of_one_model(views.local) if rule is None else rule.decide(views)
+    return decision._replace(label=(decision.probs * held.point).argmax(-1))
+
+
+def hold(decision: Decision, views: Views, held: Standards) -> Decision:
+    """A decision, held to a client's standards."""
+    side = decision.delegated.long()
+    probs = cooled(decision.probs, held.temperature[side])
+    outcome, classes = decision.outcome, None
+    if held.promises is not None:
+        own, foreign = (promise.threshold for promise in held.promises)
+        limits = [promises.may_answer(decision.total, limit) for limit in (own, foreign)]
+        answer = torch.where(decision.delegated, limits[1], limits[0])
+        unsound = outcome == int(Outcome.STRANGER)
+        outcome = torch.where(unsound, outcome, 2 * side + (~answer).long())
+    if len(held.odd):
+        scores = promises.class_scores(_answering(decision, views), KINDS[int(held.kind)])
+        few = scores == scores.amin(1, keepdim=True)  # the least odd class is always among them
+        classes = ~(scores > held.odd[side][:, None]) | few
+    return decision._replace(probs=probs, outcome=outcome, classes=classes)
+
+
+def reason(rule: Rule, outcome: Outcome, scores: Scores, held: Standards) -> str:
+    """Why, in words: by the rule's own thresholds, or by a promise where there is one."""
+    if held.promises is None or outcome is Outcome.STRANGER:
+        return rule.reason(outcome, scores)
+    foreign = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+    limit = held.promises[int(foreign)].threshold
+    if limit == -math.inf:
+        return f"{rule.whose(outcome, scores)}, of which nothing can be promised"
+    how = "and sure enough" if outcome.source is not Source.NOBODY else "but too doubtful"
+    compared = compare(scores.total, limit)
+    return f"{rule.whose(outcome, scores)}, {how} for the promise ({compared})"

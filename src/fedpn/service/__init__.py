@@ -1,0 +1,1 @@
+"""Answers over HTTP: a service, its page, and the decisions that it keeps."""

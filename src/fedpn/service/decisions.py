@@ -1,0 +1,118 @@
+"""Decisions are kept: what was answered, what was not and waits for a person, what drifts."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+Row = dict[str, Any]
+META = sa.MetaData()
+DECISIONS = sa.Table(
+    "decisions",
+    META,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", sa.Float, nullable=False),
+    sa.Column("client", sa.String, nullable=False),
+    sa.Column("outcome", sa.String, nullable=False),
+    sa.Column("source", sa.String, nullable=False),
+    sa.Column("label", sa.String),
+    sa.Column("guess", sa.String, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=False),
+    sa.Column("epistemic", sa.Float, nullable=False),
+    sa.Column("aleatoric", sa.Float, nullable=False),
+    sa.Column("total", sa.Float, nullable=False),
+    sa.Column("own_share", sa.Float),
+    sa.Column("reason", sa.String, nullable=False),
+    sa.Column("input", sa.LargeBinary),  # only where the service was told to keep inputs
+    sa.Column("truth", sa.String),  # a person's label
+    sa.Column("reviewed", sa.Float),
+    sa.Index("by_client", "client", "id"),
+    sa.Index("to_review", "source", "truth", "id"),
+)
+SHOWN = [column for column in DECISIONS.c if column.name != "input"]
+
+
+class Share(NamedTuple):
+    """Of the last decisions, how many are of a kind; and what calibration led one to expect."""
+
+    share: float
+    expected: float
+    limit: float  # above which it is more than chance
+    rows: int
+
+    @property
+    def alarming(self) -> bool:
+        return self.share > self.limit
+
+
+class Decisions:
+    """A table of decisions; by default SQLite, with a write-ahead log."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = sa.create_engine(url)
+        if self.engine.dialect.name == "sqlite":
+            sa.event.listen(self.engine, "connect", _use_wal)
+        META.create_all(self.engine)
+
+    def keep(self, rows: Sequence[Row]) -> list[int]:
+        """Writes decisions; once this returns they outlive the process. Returns their numbers."""
+        if not rows:
+            return []
+        with self.engine.begin() as connection:
+            made = connection.execute(
+                sa.insert(DECISIONS).returning(DECISIONS.c.id, sort_by_parameter_order=True),
+                list(rows),
+            )
+            return [int(row.id) for row in made]
+
+    def last(self, client: str | None, count: int) -> list[Row]:
+        """The last decisions, the newest first."""
+        query = sa.select(*SHOWN).order_by(DECISIONS.c.id.desc()).limit(count)
+        return self._read(query if client is None else query.where(DECISIONS.c.client == client))
+
+    def to_review(self, client: str | None, count: int) -> list[Row]:
+        """What nobody answered and no person has labelled yet, the oldest first."""
+        query = sa.select(*SHOWN).where(DECISIONS.c.source == "nobody")
+        query = query.where(DECISIONS.c.truth.is_(None)).order_by(DECISIONS.c.id).limit(count)
+        return self._read(query if client is None else query.where(DECISIONS.c.client == client))
+
+    def find(self, number: int) -> Row | None:
+        found = self._read(sa.select(*DECISIONS.c).where(DECISIONS.c.id == number))
+        return found[0] if found else None
+
+    def review(self, number: int, truth: str) -> None:
+        """Keeps a person's label."""
+        change = sa.update(DECISIONS).where(DECISIONS.c.id == number)
+        with self.engine.begin() as connection:
+            connection.execute(change.values(truth=truth, reviewed=time.time()))
+
+    def labelled(self, client: str) -> list[Row]:
+        """Inputs with a person's label, where inputs are kept."""
+        query = sa.select(DECISIONS.c.input, DECISIONS.c.truth).where(
+            DECISIONS.c.client == client,
+            DECISIONS.c.truth.is_not(None),
+            DECISIONS.c.input.is_not(None),
+        )
+        return self._read(query.order_by(DECISIONS.c.id))
+
+    def recent(self, client: str, count: int) -> list[Row]:
+        """Outcomes and shares of the last decisions, the oldest first."""
+        c = DECISIONS.c
+        query = sa.select(c.time, c.outcome, c.source, c.own_share).where(c.client == client)
+        return self._read(query.order_by(c.id.desc()).limit(count))[::-1]
+
+    def _read(self, query: Any) -> list[Row]:
+        with self.engine.connect() as connection:
+            return [dict(row._mapping) for row in connection.execute(query)]
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _use_wal(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")  # outlives a kill; a power cut may cost the last
+    cursor.execute("PRAGMA busy_timeout=10000")
+    cursor.close()

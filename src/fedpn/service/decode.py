@@ -1,0 +1,90 @@
+"""Inputs of a request -> rows in the form that a model takes, or a sentence on what is wrong."""
+
+import base64
+import binascii
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Array
+from fedpn.data.sources import picture
+
+PREFIX = "data:image/"
+
+
+def decode(inputs: Sequence[Any], shape: Sequence[int], features: Sequence[str]) -> Array:
+    """Rows of a table by name or in order, nested lists of pixels, or pictures as base64."""
+    return np.stack([_one(value, i, tuple(shape), features) for i, value in enumerate(inputs)])
+
+
+def _one(value: Any, place: int, shape: tuple[int, ...], features: Sequence[str]) -> Array:
+    what = f"input {place}"
+    if isinstance(value, bytes):
+        return picture.from_bytes(value, what, shape)
+    if isinstance(value, str):
+        if len(shape) != 3:
+            raise UserError(f"{what} is a text, and this model takes rows of numbers")
+        return picture.from_bytes(_from_base64(value, what), what, shape)
+    if isinstance(value, Mapping):
+        return _by_name(value, what, shape, features)
+    return _numbers(value, what, shape)
+
+
+def _from_base64(text: str, what: str) -> bytes:
+    if text.startswith(PREFIX):
+        text = text.partition(",")[2]
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise UserError(f"{what} is a text, but no picture as base64") from None
+
+
+def _by_name(
+    row: Mapping[str, Any], what: str, shape: tuple[int, ...], features: Sequence[str]
+) -> Array:
+    if len(shape) != 1 or not features:
+        raise UserError(f"{what} names columns, and this model has none")
+    absent = [name for name in features if name not in row]
+    extra = [name for name in row if name not in features]
+    if absent or extra:
+        told = f"lacks {', '.join(absent[:8])}" if absent else f"has no use for {extra[0]!r}"
+        raise UserError(f"{what} {told}; the columns are {', '.join(features[:20])}")
+    return _numbers([row[name] for name in features], what, shape)
+
+
+def _numbers(value: Any, what: str, shape: tuple[int, ...]) -> Array:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        raise UserError(f"{what} is not a list of numbers, all rows of one length") from None
+    if len(shape) == 1:
+        if array.shape != shape:
+            raise UserError(f"{what} has the shape {array.shape}; this model takes {shape}")
+        with np.errstate(over="ignore"):
+            return array.astype(np.float32)  # what float32 cannot hold is a stranger, not a crash
+    channels, height, width = shape
+    forms = {(height, width): (None,), (height, width, channels): None, shape: ()}
+    if array.shape not in forms or (array.ndim == 2 and channels != 1):
+        raise UserError(
+            f"{what} has the shape {array.shape}; this model takes {height}×{width} pixels"
+            + (f" of {channels} channels" if channels > 1 else "")
+        )
+    if not np.isfinite(array).all() or array.min() < 0 or array.max() > 255:
+        raise UserError(f"{what} has pixels that are no numbers from 0 to 255")
+    pixels = np.rint(array).astype(np.uint8)
+    if array.shape == shape:
+        return pixels
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def to_png(pixels: Array) -> bytes:
+    """A picture, [C, H, W], as a file."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()

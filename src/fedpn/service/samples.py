@@ -1,0 +1,57 @@
+"""Inputs to try on the page: some that the run kept as examples, and some strange ones."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpn.core import store
+from fedpn.core.errors import UserError
+from fedpn.service.decode import to_png
+from fedpn.serving.bundle import Bundle
+
+Tree = dict[str, Any]
+MOST = 6
+
+
+def samples(bundle: Bundle, folder: Path) -> list[Tree]:
+    """Known and foreign inputs where the folder is a run's, and noise in any case."""
+    shape = tuple(bundle.blueprint.shape)
+    rng = np.random.default_rng(0)
+    if len(shape) == 1:
+        mean, std = np.asarray(bundle.blueprint.mean), np.asarray(bundle.blueprint.std)
+        middle = np.resize(mean, shape)
+        strange = middle + 40 * np.resize(std, shape)
+        rows = {"middle of the data": middle, "strange": strange}
+        return [
+            {"kind": kind, "picture": None, "row": [float(v) for v in row]}
+            for kind, row in rows.items()
+        ]
+    noise = rng.integers(0, 256, shape).astype(np.uint8)
+    found = [*_examples(bundle, folder), ("strange: noise", noise)]
+    found.append(("strange: black", np.zeros(shape, np.uint8)))
+    return [
+        {"kind": kind, "picture": base64.b64encode(to_png(pixels)).decode(), "row": None}
+        for kind, pixels in found
+    ]
+
+
+def _examples(bundle: Bundle, folder: Path) -> list[tuple[str, Any]]:
+    """Examples of the run's report: the client's own first, then others'."""
+    try:
+        store.verify(folder, ["figures.json", "gallery.safetensors"])
+        cards = store.read_json(folder / "figures.json")["gallery"]
+        images = store.read_tensors(folder / "gallery.safetensors")[0].get("images")
+        if images is None or len(images) != len(cards):
+            return []
+        has = bundle.standards.counts > 0
+        known = {i: bool(has[int(card["label"])]) for i, card in enumerate(cards)}
+        order = [i for i in known if known[i]][:MOST] + [i for i in known if not known[i]][:MOST]
+        names = {True: "known", False: "foreign"}
+        return [
+            (f"{names[known[i]]}: {bundle.classes[int(cards[i]['label'])]}", images[i].numpy())
+            for i in order
+        ]
+    except (UserError, OSError, KeyError, IndexError, TypeError, ValueError):
+        return []

@@ -1,0 +1,172 @@
+"""What callers send and get, as OpenAPI has it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(max_length=1000)]
+OwnShare = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
+
+
+class Question(BaseModel):
+    """Inputs of one client."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"client": "Oslo", "inputs": [[5.1, 3.5, 1.4]]},
+                {"client": "Oslo", "inputs": [{"age": 61, "pulse": 80}]},
+                {"inputs": ["iVBORw0KGgo…"], "own_share": 0.5},
+            ]
+        },
+    )
+    client: Text | None = Field(None, description="whose models answer; may be left out if one")
+    inputs: list[Any] = Field(
+        description="rows (lists, or objects by column), nested lists of pixels, pictures as base64"
+    )
+    own_share: OwnShare = Field("auto", description="of inputs like the client's own")
+    explain: bool = Field(False, description="whether to tell both models' views")
+
+
+class Explanation(BaseModel):
+    """What stands behind an answer."""
+
+    local: dict[str, float]
+    global_: dict[str, float] = Field(alias="global")
+    prior: dict[str, float] | None
+    own_chance: float | None
+    score: float
+    limits: dict[str, float | None]
+
+
+class Told(BaseModel):
+    """An answer, or why there is none."""
+
+    id: int | None = Field(description="of the decision, where decisions are kept")
+    label: str | None = Field(description="null: nobody answers")
+    guess: str = Field(description="what would have been answered")
+    confidence: float
+    source: str = Field(description="local, global, personal or nobody")
+    outcome: str
+    reason: str
+    probabilities: dict[str, float]
+    uncertainty: dict[str, float]
+    measured_on: dict[str, str] = Field(description="whose each uncertainty is")
+    classes: list[str] | None = Field(description="those in question, where sets are made")
+    own_share: float | None
+    explanation: Explanation | None = None
+
+
+class Answers(BaseModel):
+    """Answers in the order of the inputs."""
+
+    client: str
+    answers: list[Told]
+
+
+class Problem(BaseModel):
+    """What is wrong, in a sentence."""
+
+    error: str
+
+
+class Client(BaseModel):
+    """A client that is answered for."""
+
+    name: str
+    dataset: str
+    algorithm: str
+    classes: list[str]
+    features: list[str]
+    shape: list[int]
+    rule: str | None
+    promise: str
+    can_roll_back: bool
+
+
+class Info(BaseModel):
+    """What the service is."""
+
+    version: str
+    clients: int
+    keeps_decisions: bool
+    keeps_inputs: bool
+    problem: str
+    limits: dict[str, float]
+
+
+class Decided(BaseModel):
+    """A decision that was kept."""
+
+    id: int
+    time: float
+    client: str
+    outcome: str
+    source: str
+    label: str | None
+    guess: str
+    confidence: float
+    epistemic: float
+    aleatoric: float
+    total: float
+    own_share: float | None
+    reason: str
+    truth: str | None
+    reviewed: float | None
+
+
+class Review(BaseModel):
+    """A person's label."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"label": "7"}]})
+    label: Text
+
+
+class Expected(BaseModel):
+    """A share beside what was to be expected."""
+
+    share: float
+    expected: float
+    limit: float
+    rows: int
+
+
+class Point(BaseModel):
+    """A point of the chart."""
+
+    time: float
+    strangers: float
+    abstentions: float
+    own_share: float | None
+
+
+class Drift(BaseModel):
+    """Whether inputs are as calibration led one to expect."""
+
+    rows: int
+    strangers: Expected
+    abstentions: Expected
+    own_share: float | None
+    alerts: list[str]
+    chart: list[Point]
+
+
+class Sample(BaseModel):
+    """An input to try."""
+
+    kind: str
+    picture: str | None = Field(description="as base64")
+    row: list[float] | None
+
+
+class Card(BaseModel):
+    """The model card of a client, as Markdown."""
+
+    text: str
+
+
+class Done(BaseModel):
+    """That something was done."""
+
+    done: bool

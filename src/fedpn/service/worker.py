@@ -1,0 +1,192 @@
+"""One worker that answers all callers: inputs that come within a few milliseconds go together."""
+
+import itertools
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedpn.data.dataset import Array
+from fedpn.routing.bayes import Bayes
+from fedpn.routing.rule import EVEN, Views
+from fedpn.service.counters import Counters
+from fedpn.service.decisions import Decisions
+from fedpn.service.explain import explain
+from fedpn.service.library import Answerer, Library
+from fedpn.service.limits import Limits
+from fedpn.serving.predict import Answer, Predictor
+
+Told = list[dict[str, Any]]
+
+
+class Busy(Exception):  # noqa: N818
+    """More waits to be answered than the service takes."""
+
+
+@dataclass
+class Job:
+    """Inputs of one caller."""
+
+    client: str
+    rows: Array
+    share: float | None  # of own inputs; None: as the stream has it
+    explain: bool = False
+    done: "Future[Told]" = field(default_factory=Future)
+
+
+class Worker:
+    """Takes jobs, answers them in batches, keeps the decisions, then tells the callers."""
+
+    def __init__(
+        self,
+        library: Library,
+        limits: Limits,
+        counters: Counters,
+        decisions: Decisions | None,
+        keep_inputs: bool = False,
+    ) -> None:
+        self.library, self.limits, self.counters = library, limits, counters
+        self.decisions, self.keep_inputs = decisions, keep_inputs
+        self.jobs: queue.Queue[Job | None] = queue.Queue()
+        self.waiting, self.closed = 0, False
+        self._lock = threading.Lock()
+        self.thread = threading.Thread(target=self._work, name="fedpn-answers", daemon=True)
+        self.thread.start()
+
+    def submit(self, job: Job) -> "Future[Told]":
+        """Takes a job, or says that there are too many."""
+        with self._lock:
+            if self.closed or self.waiting + len(job.rows) > self.limits.waiting:
+                raise Busy
+            self.waiting += len(job.rows)
+        self.jobs.put(job)
+        return job.done
+
+    def close(self) -> None:
+        """Answers what was taken, and no more."""
+        with self._lock:
+            self.closed = True
+        self.jobs.put(None)
+        self.thread.join(timeout=self.limits.seconds)
+
+    def _work(self) -> None:
+        while True:
+            job = self.jobs.get()
+            if job is None:
+                return
+            last = self._answer_all(self._gather(job))
+            if last:
+                return
+
+    def _gather(self, first: Job) -> list[Job | None]:
+        """The first job, and those that come while one lingers for them."""
+        taken: list[Job | None] = [first]
+        rows, until = len(first.rows), time.monotonic() + self.limits.linger
+        while rows < self.limits.batch:
+            try:
+                # Who waits already is taken at once; for others one lingers.
+                job = self.jobs.get(timeout=max(until - time.monotonic(), 0))
+            except queue.Empty:
+                break
+            taken.append(job)
+            if job is None:
+                break
+            rows += len(job.rows)
+        return taken
+
+    def _answer_all(self, taken: list[Job | None]) -> bool:
+        jobs = [job for job in taken if job is not None]
+        groups: dict[tuple[str, float | None], list[Job]] = {}
+        for job in jobs:
+            groups.setdefault((job.client, job.share), []).append(job)
+        for (client, share), group in groups.items():
+            try:
+                told = self._answer(self.library[client], client, share, group)
+                for job, answers in zip(group, told, strict=True):
+                    job.done.set_result(answers)
+            except Exception as error:  # told to the callers; the worker goes on
+                for job in group:
+                    if not job.done.done():
+                        job.done.set_exception(error)
+            finally:
+                with self._lock:
+                    self.waiting -= sum(len(job.rows) for job in group)
+        return len(jobs) < len(taken)
+
+    @torch.no_grad()
+    def _answer(
+        self, answerer: Answerer, client: str, share: float | None, group: list[Job]
+    ) -> list[Told]:
+        predictor, began = answerer.predictor, time.perf_counter()
+        rows = np.concatenate([job.rows for job in group])
+        x = torch.from_numpy(rows)
+        views = predictor.views(x)
+        used = find_share(answerer, views, share)
+        views = views._replace(share=used)
+        decision, sound = predictor.decide(x, views)
+        answers = predictor.tell(decision, sound)
+        told = [as_tree(answer) for answer in answers]
+        if any(job.explain for job in group):
+            for tree, why in zip(told, explain(predictor, views, decision), strict=True):
+                tree["explanation"] = why
+        for tree in told:
+            tree["own_share"] = used if isinstance(predictor.bundle.rule, Bayes) else None
+        self._keep(client, told, rows, predictor)
+        self.counters.answered(client, told, time.perf_counter() - began)
+        cuts = np.cumsum([len(job.rows) for job in group])[:-1]
+        bounds = [0, *cuts.tolist(), len(rows)]
+        parts = [told[a:b] for a, b in itertools.pairwise(bounds)]
+        for job, part in zip(group, parts, strict=True):
+            if not job.explain:
+                for tree in part:
+                    tree.pop("explanation", None)
+        return parts
+
+    def _keep(self, client: str, told: Told, rows: Array, predictor: Predictor) -> None:
+        if self.decisions is None:
+            return
+        now = time.time()
+        lines = [
+            {
+                "time": now,
+                "client": client,
+                **{k: tree[k] for k in ("outcome", "source", "label", "guess", "confidence")},
+                **tree["uncertainty"],
+                "own_share": tree["own_share"],
+                "reason": tree["reason"],
+                "input": row.tobytes() if self.keep_inputs else None,
+            }
+            for tree, row in zip(told, rows, strict=True)
+        ]
+        for tree, number in zip(told, self.decisions.keep(lines), strict=True):
+            tree["id"] = number
+
+
+def find_share(answerer: Answerer, views: Views, given: float | None) -> float:
+    """The share of own inputs: as given, or as the client's stream has it."""
+    rule = answerer.predictor.bundle.rule
+    if not isinstance(rule, Bayes):
+        return EVEN
+    return given if given is not None else answerer.stream.learn(rule.believe(views).odds)
+
+
+def as_tree(answer: Answer) -> dict[str, Any]:
+    """An answer as plain values."""
+    return {
+        "id": None,
+        "label": answer.label,
+        "guess": answer.guess,
+        "confidence": answer.confidence,
+        "source": str(answer.source),
+        "outcome": str(answer.outcome),
+        "reason": answer.reason,
+        "probabilities": answer.probabilities,
+        "uncertainty": answer.uncertainty,
+        "measured_on": answer.measured_on,
+        "classes": None if answer.classes is None else list(answer.classes),
+    }

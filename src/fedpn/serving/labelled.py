@@ -1,0 +1,93 @@
+"""Labelled rows for a finished model: new thresholds from them, or a judgement of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedpn.core import metrics
+from fedpn.core.errors import UserError
+from fedpn.data.recode import recode
+from fedpn.data.sources.own import open_dataset
+from fedpn.routing.outcomes import OUTCOMES
+from fedpn.routing.rule import Lesson
+from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.standards import Standards, teach
+from fedpn.serving.bundle import Bundle, export, recalibrate
+from fedpn.serving.predict import Predictor, load
+
+Tree = dict[str, Any]
+
+
+class Rows(NamedTuple):
+    """Labelled rows in the form that a model takes."""
+
+    x: Tensor  # [N, ...]
+    y: Tensor  # [N]
+
+
+def read_labelled(spec: str, bundle: Bundle, label: str = "") -> Rows:
+    """Reads labelled rows as a run would: its columns and classes, its size of pictures."""
+    shape = tuple(bundle.blueprint.shape)
+    size = shape[-1] if len(shape) == 3 and shape[1] == shape[2] else None
+    dataset = open_dataset(spec, size, label or None, None, bundle.features)
+    dataset = recode(dataset, bundle.classes)
+    if dataset.shape != shape:
+        raise UserError(
+            f"{spec} has rows of the shape {dataset.shape}, and the model takes {shape}"
+        )
+    if not len(dataset):
+        raise UserError(f"{spec} has no rows; give at least one")
+    return Rows(torch.from_numpy(dataset.x), torch.from_numpy(dataset.y))
+
+
+def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: Any) -> Standards:
+    """Writes a client's folder anew, its thresholds and promises learned from labelled rows.
+
+    `changes` are settings of routing, such as `risk=0.05`; models and prior stay as they are.
+    """
+    predictor = load(path, client)
+    bundle = predictor.bundle
+    settings = replace(bundle.about.routing or RoutingSettings(), **changes)
+    lesson = Lesson(predictor.views(rows.x), rows.y, bundle.standards.counts, bundle.pool or None)
+    rule, standards = teach(type(bundle.rule) if bundle.rule else None, lesson, settings)
+    export(path, client, out)
+    recalibrate(out, rule, standards, settings)
+    return standards
+
+
+def score(predictor: Predictor, rows: Rows, own_share: float | None = None) -> Tree:
+    """Judges a client's answers to labelled rows."""
+    views = predictor.views(rows.x)
+    share = predictor.find_share(views, own_share)
+    decision, _ = predictor.decide(rows.x, views._replace(share=share))
+    wrong, answered = decision.label != rows.y, decision.answered
+    outcomes = torch.bincount(decision.outcome, minlength=len(OUTCOMES)).double() / len(rows.y)
+    told: Tree = {
+        "rows": len(rows.y),
+        "own_share": share,
+        "answered": float(answered.double().mean()),
+        "wrong of the answered": _mean(wrong[answered]),
+        "accuracy, were all answered": metrics.accuracy(decision.label, rows.y),
+        "balanced_accuracy": metrics.balanced_accuracy(decision.label, rows.y),
+        "auroc": metrics.auroc_of_classes(decision.probs, rows.y),
+        "majority_share": metrics.majority_share(rows.y),
+        "ece": metrics.ece(decision.probs, rows.y),
+        "nll": metrics.nll(decision.probs, rows.y),
+        "aurc": metrics.aurc(decision.total, wrong),
+        "outcomes": dict(zip(OUTCOMES, outcomes.tolist(), strict=True)),
+    }
+    standards = predictor.bundle.standards
+    if standards.promises is not None:
+        told["promised"] = float(standards.asked[0])
+    if decision.classes is not None:
+        hit = decision.classes.gather(1, rows.y[:, None])[:, 0]
+        told["sets"] = {"missed": _mean(~hit), "size": _mean(decision.classes.sum(1))}
+    table = metrics.confusion(decision.label, rows.y, len(predictor.bundle.classes))
+    return told | {"by_class": metrics.by_class(table)}
+
+
+def _mean(column: Tensor) -> float | None:
+    return float(column.double().mean()) if len(column) else None

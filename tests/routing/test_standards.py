@@ -1,0 +1,186 @@
+"""What answers are held to: promises by Monte Carlo, sets, temperatures, operating points."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedpn.core.errors import UserError
+from fedpn.routing.bayes import Bayes
+from fedpn.routing.opinion import of_logits
+from fedpn.routing.outcomes import Outcome
+from fedpn.routing.pooled import count_rows
+from fedpn.routing.quantiles import Quantiles
+from fedpn.routing.rule import Lesson, Scores, Views
+from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.standards import decide, hold, of_state, reason, teach, usual
+
+K = 5
+OWN = torch.tensor([60, 40, 0, 0, 0])  # training rows of the client
+
+
+def rows(rng, count, classes, strength=2.5):
+    """Labels, and what a model that is often right says of them."""
+    labels = torch.from_numpy(rng.choice(classes, count))
+    logits = torch.from_numpy(rng.normal(size=(count, K)))
+    return labels, logits + strength * torch.nn.functional.one_hot(labels, K)
+
+
+def views_of(rng, labels, logits):
+    """A client's own model knows classes 0 and 1 alone; its score tells them from others."""
+    own = logits.clone()
+    own[:, 2:] = -9.0
+    score = torch.from_numpy(rng.normal(size=len(labels))) + 4.0 * (labels > 1)
+    z = torch.zeros(len(labels), 1)
+    return Views(of_logits(1.5 * own, z), of_logits(logits, z), score)
+
+
+def lesson(rng, count=150, pool=600):
+    labels, logits = rows(rng, count, [0, 1])
+    others, theirs = rows(rng, pool, list(range(K)))
+    opinion = of_logits(theirs, torch.zeros(pool, 1))
+    parts = []  # every row is with a client that has its class and the next
+    for c in range(K):
+        mine, counts = others == c, torch.zeros(K, dtype=torch.long)
+        counts[[c, (c + 1) % K]] = 50
+        parts.append(count_rows(opinion.take(mine.nonzero()[:, 0]), others[mine], counts, "lac"))
+    pooled = {name: sum(part[name] for part in parts) for name in parts[0]}
+    return Lesson(views_of(rng, labels, logits), labels, OWN, pooled)
+
+
+SETTINGS = RoutingSettings(risk=0.1, sure=0.9, sets=0.1)
+
+
+@pytest.mark.parametrize("kind", [Quantiles, Bayes])
+def test_promises_hold_as_often_as_they_say(kind):
+    rng = np.random.default_rng(0)
+    fresh, logits = rows(rng, 40_000, list(range(K)))
+    test = views_of(rng, fresh, logits)
+    own, broken, answered, missed = fresh < 2, [], [], []
+    for _ in range(200):
+        rule, held = teach(kind, lesson(rng), SETTINGS)
+        found = hold(decide(rule, test, held), test, held)
+        wrong = found.label != fresh
+        for side in (own, ~own):
+            told = found.answered & side
+            answered.append(float(told.sum() / side.sum()))
+            broken.append(float(wrong[told].double().mean()) > 0.1 if told.any() else False)
+            missed.append(float((~found.classes.gather(1, fresh[:, None]))[side].double().mean()))
+    chance = 0.1 + 3 * math.sqrt(0.09 / 200)
+    assert np.mean(broken[::2]) <= chance and np.mean(broken[1::2]) <= chance
+    assert np.mean(answered[::2]) > 0.5 and np.mean(answered[1::2]) > 0.5
+    assert np.mean(missed[::2]) <= 0.11
+
+
+def test_a_promise_that_is_not_tested_is_broken():
+    """The test above can fail: without limits far more than a tenth of the answers are wrong."""
+    rng = np.random.default_rng(0)
+    labels, logits = rows(rng, 20_000, [0, 1], strength=1.0)
+    test = views_of(rng, labels, logits)
+    rule, held = teach(Quantiles, lesson(rng), RoutingSettings(temperature="off"))
+    found = hold(decide(rule, test, held), test, held)
+    assert float((found.label != labels)[found.answered].double().mean()) > 0.15
+
+
+def test_a_client_with_few_rows_borrows_and_says_so():
+    taught = lesson(np.random.default_rng(1), count=4)
+    rule, held = teach(Quantiles, taught, RoutingSettings())
+    assert rule.epistemic == -math.inf and held.borrowed
+    decision = hold(decide(rule, taught.views, held), taught.views, held)
+    assert decision.delegated.all(), "it cannot know its own, so the federation is asked"
+    assert any("too few calibration rows" in text for text in rule.remarks(K))
+    assert any("too few" in text for text in held.remarks())
+    assert "too few rows to know its own" in rule.reason(Outcome.LOCAL_OOD, Scores(1, 1, 0.1))
+    rule, held = teach(Bayes, taught, RoutingSettings(risk=0.2))
+    assert held.borrowed and 0 < rule.own_doubt <= math.log(K)
+    assert held.promises[0].threshold > -math.inf, "all clients' rows together promise"
+    assert "all clients' calibration rows" in held.words()
+
+
+def test_where_nothing_can_be_borrowed_few_rows_are_refused_in_words():
+    taught = lesson(np.random.default_rng(1), count=4)._replace(pooled=None)
+    with pytest.raises(UserError, match="4 calibration rows; a 10 % threshold needs at least 9"):
+        teach(Quantiles, taught, RoutingSettings())
+
+
+def test_too_few_rows_for_a_promise_borrow_the_federations():
+    taught = lesson(np.random.default_rng(1), count=25)  # enough for thresholds, not for 5 %
+    rule, held = teach(Bayes, taught, replace(SETTINGS, risk=0.05))
+    assert held.borrowed
+    rule, held = teach(Bayes, taught._replace(pooled=None), replace(SETTINGS, risk=0.05))
+    assert held.promises[0].threshold == -math.inf
+    assert not hold(decide(rule, taught.views, held), taught.views, held).answered.any()
+    assert "nothing can be promised" in held.remarks()[0]
+
+
+def test_limits_that_cannot_bind_are_named():
+    limit = math.log(2)
+    assert len(Quantiles(0.0, limit, limit).remarks(2)) == 2
+    assert Quantiles(0.0, 0.5, 0.5).remarks(2) == []
+    even = torch.full((2,), 0.5)
+    assert len(Bayes(even, even, 0.0, limit, 0.1).remarks(2)) == 1
+
+
+def test_a_method_without_a_switch_can_promise_too():
+    taught = lesson(np.random.default_rng(2))._replace(pooled=None)
+    rule, held = teach(None, taught, replace(SETTINGS, sets=0.0))
+    assert rule is None
+    found = hold(decide(None, taught.views, held), taught.views, held)
+    assert 0 < float(found.answered.double().mean()) <= 1
+    assert float((found.label != taught.labels)[found.answered].double().mean()) <= 0.1
+
+
+def test_temperatures_make_confidence_deserved_and_change_no_answer():
+    rng = np.random.default_rng(3)
+    labels, logits = rows(rng, 2000, [0, 1])
+    sure = Views(*(of_logits(10 * logits, torch.zeros(2000, 1)),) * 2, torch.zeros(2000))
+    _, held = teach(None, Lesson(sure, labels, OWN), RoutingSettings())
+    before = decide(None, sure, held)
+    after = hold(before, sure, held)
+    loss = [
+        -d.probs.gather(1, labels[:, None]).clamp(min=1e-12).log().mean() for d in (before, after)
+    ]
+    assert loss[1] < 0.7 * loss[0]
+    assert float(held.temperature[0]) == pytest.approx(4, rel=0.25)
+    assert torch.equal(before.label, after.label)
+    _, off = teach(None, Lesson(sure, labels, OWN), RoutingSettings(temperature="off"))
+    torch.testing.assert_close(hold(before, sure, off).probs, before.probs)
+
+
+def test_the_balanced_point_finds_rare_classes():
+    rng = np.random.default_rng(4)
+    labels = torch.from_numpy((rng.random(4000) < 0.06).astype(np.int64))
+    shift = torch.from_numpy(rng.normal(size=4000)) + 1.5 * labels
+    # The posterior of the true model: log odds with the prior in them.
+    odds = 1.5 * shift - 1.5**2 / 2 + math.log(0.06 / 0.94)
+    opinion = of_logits(torch.stack([torch.zeros(4000).double(), odds], 1), torch.zeros(4000, 1))
+    seen = Lesson(Views(opinion, opinion, shift), labels, torch.bincount(labels))
+    recall = {}
+    for point in ("likeliest", "balanced"):
+        _, held = teach(None, seen, RoutingSettings(operating_point=point))
+        label = hold(decide(None, seen.views, held), seen.views, held).label
+        recall[point] = float((label[labels == 1] == 1).double().mean())
+    assert recall["likeliest"] < 0.25 and recall["balanced"] > 0.7
+
+
+def test_standards_are_kept_to_the_bit_and_checked_as_they_are_read():
+    _, held = teach(Bayes, lesson(np.random.default_rng(5)), SETTINGS)
+    state = held._asdict()
+    assert all(torch.equal(a, b) for a, b in zip(of_state(state), held, strict=True))
+    with pytest.raises(UserError, match="cannot be read: odd"):
+        of_state({name: t for name, t in state.items() if name != "odd"})
+    with pytest.raises(UserError, match="a number that is none"):
+        of_state(state | {"point": torch.full((K,), torch.nan)})
+
+
+def test_reasons_speak_of_the_promise_where_there_is_one():
+    rule, held = teach(Quantiles, lesson(np.random.default_rng(6)), SETTINGS)
+    scores = Scores(rule.epistemic - 1, 0.1, 0.01)
+    assert "sure enough for the promise" in reason(rule, Outcome.LOCAL_CONFIDENT, scores, held)
+    doubtful = scores._replace(total=9.0)
+    assert "too doubtful for the promise" in reason(rule, Outcome.LOCAL_AMBIGUOUS, doubtful, held)
+    plain = reason(rule, Outcome.LOCAL_CONFIDENT, scores, usual(OWN.double()))
+    assert plain == rule.reason(Outcome.LOCAL_CONFIDENT, scores)
+    assert "at most 10 %" in held.words() and usual(OWN.double()).words() == ""

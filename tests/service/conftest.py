@@ -1,0 +1,48 @@
+"""A small run of pictures, one of a table, and a service over each."""
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import fedpn
+from fedpn.service.app import make_app
+from fedpn.service.decisions import Decisions
+from fedpn.service.library import Library
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """Three clients with digits, a closed-form head, Bayes' rule, and a gate."""
+    out = tmp_path_factory.mktemp("pictures") / "run"
+    fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
+    return out
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory):
+    """Two clients with rows of three columns."""
+    place = tmp_path_factory.mktemp("table")
+    rng = np.random.default_rng(0)
+    lines = ["age,pulse,heat,label,client"]
+    for i in range(400):
+        ill = i % 2
+        x = rng.normal(size=3) + 1.5 * ill
+        row = [f"{v:.3f}" for v in x]
+        lines.append(",".join([*row, ("well", "ill")[ill], ("Oslo", "Bergen")[i % 4 // 2]]))
+    (place / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    fedpn.run(place / "run", dataset=str(place / "t.csv"), algorithm="analytic", head__fourier=50)
+    return place / "run"
+
+
+@pytest.fixture
+def service(pictures, tmp_path):
+    """A service over the pictures that keeps decisions and inputs."""
+    decisions = Decisions(f"sqlite:///{tmp_path / 'decisions.db'}")
+    app = make_app(Library([pictures]), decisions=decisions, keep_inputs=True)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return fedpn.open_dataset("digits")
