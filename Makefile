@@ -5,14 +5,18 @@ READY := .venv/.ready
 
 export FEDPN_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: run test lint format bench soak clean
+.PHONY: run test browser lint format bench soak clean
 
 run: $(READY)
 	rm -rf runs/digits
 	$(BIN)/fedpn run --out runs/digits
 
-test: lint
+test: lint browser
 	$(BIN)/pytest -n 2 --cov --cov-report=term
+
+# The page is tested in a real browser; without one, and without the right to install it, that is skipped.
+browser:
+	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || true
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,6 +32,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/round.py
 	$(BIN)/python benchmarks/clients.py
 	$(BIN)/python benchmarks/stages.py
+	$(BIN)/python benchmarks/serve.py
 
 # Twenty kills at random moments, each resumed, must end in the same bits.
 soak: $(READY)

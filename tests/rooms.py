@@ -28,9 +28,10 @@ INSIDE = {
         / config · evaluate · trackers
     """,
     "reporting": """
-        report / compare · gallery · page / plots · tables / classes / finished / pixels · values
+        report / compare · gallery · page / plots · tables / classes / finished /
+        pixels · places · values
     """,
-    "serving": "labelled / card · predict / bundle · inputs",
+    "serving": "labelled · stream / export · predict / card / bundle · inputs",
     "federated": """
         simulator / conductor · gate · heads · moments · personal · pool · training / phase /
         gather · privacy · site /

@@ -65,7 +65,7 @@ def test_the_global_model_answers_by_the_means_of_all_rows(simulated):
 def test_answers_of_a_bundle_are_those_of_the_run(simulated, tmp_path):
     out, metrics = simulated
     dataset, federation = deal(CONFIG)
-    from fedpn.serving.bundle import export
+    from fedpn.serving.export import export
 
     export(out, 2, tmp_path / "bundle", trust=True)
     rows = np.concatenate([federation.ind(2), federation.ood(2)])

@@ -53,7 +53,7 @@ def test_known_inputs_pass(run):
 
 
 def test_the_exported_folder_has_the_gate(run, tmp_path):
-    from fedpn.serving.bundle import export
+    from fedpn.serving.export import export
 
     export(run[0], "1", tmp_path / "one")
     answers = fedpn.load(tmp_path / "one")(STRANGERS["noise"])

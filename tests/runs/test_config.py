@@ -64,7 +64,9 @@ def test_named_sets_bring_their_presets():
     said = {"dataset": "mnist", "rounds": 3, "method": {"lr": 0.5}, "fedpn": {"adapt_steps": 7}}
     config = resolve([said, {"routing": {"router": "msp"}}])
     assert (config.rounds, config.method.lr, config.method.adapt_steps) == (3, 0.5, 7)
-    assert (config.router, config.headline) == ("msp", "switch")
+    assert (config.router, config.headline) == ("msp", "bayes")
+    paper = resolve([{"routing": {"rule": "quantiles"}}])
+    assert (paper.router, paper.headline) == ("log_density", "switch")
 
 
 def test_every_preset_is_of_a_named_set_and_is_understood():

@@ -52,7 +52,8 @@ def test_the_figures_of_a_client():
     assert found["accuracy"]["local"] == {"ind": 1.0, "ood": 0.0, "mix": 0.5}
     assert found["accuracy"]["global"] == {"ind": 0.5, "ood": 0.5, "mix": 0.5}
     assert found["accuracy"]["switch"] == {"ind": 1.0, "ood": 0.5, "mix": 0.75}
-    assert found["routing"] == {"auroc": 0.75, "delegated": {"ind": 0.0, "ood": 1.0}}
+    delegated = {"ind": 0.0, "ood": 1.0}
+    assert found["routing"] == {"auroc": 0.75, "fpr95": 0.5, "delegated": delegated}
     assert found["abstention"]["coverage"] == 0.5, "the first and the third are answered"
     assert list(found["abstention"]["outcomes"].values()) == [0.25] * 4 + [0]  # no stranger
     truth = CHOSEN[torch.arange(4), LABELS].double()
@@ -62,7 +63,8 @@ def test_the_figures_of_a_client():
 def test_where_nothing_is_foreign_confidence_is_judged_by_own_rows():
     found = client_metrics(view(foreign=0), "switch")
     assert found["accuracy"]["switch"] == {"ind": 1.0, "ood": None, "mix": None}
-    assert found["routing"] == {"auroc": None, "delegated": {"ind": 0.0, "ood": None}}
+    delegated = {"ind": 0.0, "ood": None}
+    assert found["routing"] == {"auroc": None, "fpr95": None, "delegated": delegated}
     assert found["abstention"]["coverage"] == 0.5
     truth = LOCAL[torch.arange(2), LABELS[:2]].double()
     assert found["calibration"]["nll"] == pytest.approx(float(-truth.log().mean()))

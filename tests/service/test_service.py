@@ -20,7 +20,8 @@ from fedpn.service.drift import drift
 from fedpn.service.library import Library
 from fedpn.service.limits import Limits
 from fedpn.service.worker import Busy, Job, Worker
-from fedpn.serving.bundle import export, open_bundle
+from fedpn.serving.bundle import open_bundle
+from fedpn.serving.export import export
 
 
 def ask(service, **question):

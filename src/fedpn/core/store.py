@@ -75,6 +75,11 @@ def write_bytes(path: Path, content: bytes) -> None:
     _replace(path, lambda temporary: temporary.write_bytes(content))
 
 
+def write_with(path: Path, write: Any) -> None:
+    """Has a function write to a temporary name, which becomes the file once it is whole."""
+    _replace(path, write)
+
+
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 

@@ -10,45 +10,13 @@ from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.summary import SETS
 from fedpn.data.dataset import Array
+from fedpn.reporting.places import MEASURES
 from fedpn.reporting.values import Value, read_json, read_json_lines, read_toml
 from fedpn.routing.outcomes import OUTCOMES, Outcome
 from fedpn.serving.bundle import FORMAT
 
 # Accuracy by way of answering (local, global, switch, …) and set of rows; None where unknown.
 Accuracy = dict[str, dict[str, float | None]]
-# Where metrics.json has the other measures.
-MEASURES = {
-    "auroc": ("routing", "auroc"),
-    "gap_closed": ("routing", "gap_closed"),
-    "delegated_ind": ("routing", "delegated", "ind"),
-    "delegated_ood": ("routing", "delegated", "ood"),
-    "coverage": ("abstention", "coverage"),
-    "aurc": ("abstention", "aurc"),
-    "balanced": ("classes_found", "balanced_accuracy"),
-    "class_auroc": ("classes_found", "auroc"),
-    "fpr95": ("routing", "fpr95"),
-    "adaptive_ece": ("calibration", "adaptive_ece"),
-    "risk": ("promise", "risk"),
-    "wrong_own": ("promise", "own", "wrong"),
-    "wrong_foreign": ("promise", "foreign", "wrong"),
-    "answered_own": ("promise", "own", "answered"),
-    "answered_foreign": ("promise", "foreign", "answered"),
-    "missed_own": ("sets", "own", "missed"),
-    "missed_foreign": ("sets", "foreign", "missed"),
-    "set_own": ("sets", "own", "size"),
-    "set_foreign": ("sets", "foreign", "size"),
-    "majority": ("classes_found", "majority_share"),
-    "ece": ("calibration", "ece"),
-    "nll": ("calibration", "nll"),
-    "brier": ("calibration", "brier"),
-    "own_stream": ("streams", "own", "accuracy"),
-    "foreign_stream": ("streams", "foreign", "accuracy"),
-    "mixed_stream": ("streams", "mixed", "accuracy"),
-    "others_stream": ("streams", "others", "accuracy"),
-    "by_classes": ("apart", "classes"),
-    "by_looks": ("apart", "looks"),
-    "own_heads": ("apart", "own_head"),
-}
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Standards(NamedTuple):
         """What a client should know of its promise."""
         said = []
         if self.borrowed:
-            said.append("its own rows are too few for limits of its own: the federation's hold")
+            said.append("its own rows do not suffice for limits of its own: the federation's hold")
         own, foreign = self.promises or (None, None)
         if own is not None and own.threshold == -math.inf:
             said.append("nothing can be promised of own inputs, so nobody answers them")

@@ -287,8 +287,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
     @app.get("/v1/card", response_model=schema.Card)
     def model_card(client: Client = None) -> Any:
         name = service.client(client)
-        folder = service.library.folder(name) / "metrics.json"
-        figures = store.read_json(folder) if folder.exists() else None
+        file = service.library.folder(name) / "metrics.json"
+        figures = store.read_json(file) if file.exists() else None
         return {"text": card(service.library[name].predictor.bundle, figures)}
 
     @app.post("/v1/rollback", response_model=schema.Done)

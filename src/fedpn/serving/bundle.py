@@ -19,7 +19,7 @@ from fedpn.core.trees import Params, Slots
 from fedpn.federated.settings import HeadSettings
 from fedpn.nn.blueprint import Blueprint
 from fedpn.routing.rule import Rule
-from fedpn.routing.rules import from_state, to_state
+from fedpn.routing.rules import from_state
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.standards import Standards, of_state
 
@@ -207,38 +207,6 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
         None if about.routing is None else from_state(about.routing.rule, slots["rule"]),
         of_state(slots["standards"]),
     )
-
-
-def export(path: Path, client: int | str | None, out: Path, trust: bool = False) -> Bundle:
-    """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
-    path = place_of(path)
-    bundle = open_bundle(path, client, trust)
-    store.claim(out, hint="")
-    index = bundle.about.clients.index(bundle.client)
-    for file in SHARED.values():
-        store.write_tensors(out / file, store.read_tensors(path / file)[0])
-    for file in SLOTS.values():
-        tensors, _ = store.read_tensors(path / file, f"{index}/")
-        store.write_tensors(out / file, {f"0/{name}": t for name, t in tensors.items()})
-    tree = store.read_json(path / "bundle.json")
-    store.write_json(out / "bundle.json", tree | {"clients": [bundle.client]})
-    store.seal(out)
-    return bundle
-
-
-def recalibrate(
-    folder: Path, rule: Rule | None, standards: Standards, routing: RoutingSettings | None
-) -> None:
-    """Replaces the thresholds and promises of an exported folder."""
-    tree = store.read_json(folder / "bundle.json")
-    if rule is not None and routing is not None:
-        state = to_state({routing.rule: rule})
-        store.write_tensors(folder / SLOTS["rule"], {f"0/{n}": t for n, t in state.items()})
-        tree["routing"] = asdict(routing)
-    state = {f"0/{name}": t.contiguous() for name, t in standards._asdict().items()}
-    store.write_tensors(folder / SLOTS["standards"], state)
-    store.write_json(folder / "bundle.json", tree)
-    store.seal(folder)
 
 
 def place_of(path: Path) -> Path:

@@ -1,81 +1,126 @@
 """Inputs to be answered: an .npz, a table, or a folder of images."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 from fedpn.data.sources import npz, picture
 from fedpn.data.sources.guard import plain_file, some
 from fedpn.data.sources.rows import as_rows
-from fedpn.data.sources.table import READERS, read_features
+from fedpn.data.sources.table import READERS, read_parts
 
+PART = 4096  # rows that are read at once
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 
 
 class Inputs(NamedTuple):
-    """A name and a row for each input, and what was done to them."""
+    """A name and a row for each input, what was done to them, and columns that pass through."""
 
     names: list[str]
     rows: Array
     remark: str = ""
+    others: dict[str, list[Any]] = {}  # noqa: RUF012
 
 
 def read_inputs(path: Path, shape: Sequence[int], features: Sequence[str] = ()) -> Inputs:
     """Reads inputs for a model that takes rows of this shape; of a table, these columns."""
+    parts = list(input_parts(path, shape, features))
+    if not parts:
+        raise UserError(f"{path} has no rows; give at least one")
+    names = [name for part in parts for name in part.names]
+    return Inputs(names, np.concatenate([part.rows for part in parts]), parts[0].remark)
+
+
+def input_parts(
+    path: Path,
+    shape: Sequence[int],
+    features: Sequence[str] = (),
+    others: Sequence[str] = (),
+    rows: int = PART,
+) -> Iterator[Inputs]:
+    """The same, so many rows at a time: memory does not grow with what there is to read."""
     if path.is_dir():
-        return _folder(path, shape)
+        yield from _folder(path, shape, rows)
+        return
     if not os.path.lexists(path):
         raise UserError(f"there is no file or folder {path}")
     plain_file(path)
     ending = path.suffix.lower()
+    if others and ending not in READERS:
+        raise UserError(f"--id names columns, and {path} is no table")
     if ending == ".npz":
-        return _npz(path, shape)
-    if ending in READERS:
-        return _table(path, shape, features)
-    raise UserError(f"{path} is neither a folder nor a file in .npz, {', '.join(READERS)}")
+        yield from _npz(path, shape, rows)
+    elif ending in READERS:
+        yield from _table(path, shape, features, others, rows)
+    elif ending in IMAGES:
+        yield from _pictures([path], path.parent, shape, rows)
+    else:
+        raise UserError(
+            f"{path} is neither a folder nor a file in .npz, {', '.join((*READERS, *IMAGES))}"
+        )
 
 
-def _npz(path: Path, shape: Sequence[int]) -> Inputs:
+def _npz(path: Path, shape: Sequence[int], rows: int) -> Iterator[Inputs]:
     with npz.opened(path) as file:
         found = [key for key in ("images", "x") if key in file.heads]
         if not found:
             held = some(file.heads) or "nothing"
             raise UserError(f"{path} has no array `images` or `x`, only {held}")
-        x = file[found[0]]
-    rows, _ = as_rows(x, f"{path}")  # in whatever form a run would take them
-    if len(rows) == 0:
-        raise UserError(f"{path} has no rows in {found[0]!r}; give at least one")
-    names, remark = [str(i) for i in range(len(rows))], ""
-    if rows.ndim == 4 and len(shape) == 3 and rows.shape[1] == shape[0]:
-        size, old = (shape[2], shape[1]), (rows.shape[3], rows.shape[2])
-        rows = picture.resize(rows, size)  # as a run does under data.image_size
-        remark = _resized(len(rows), {old}, size)
-    return Inputs(names, rows, remark)
+        head, first = file.heads[found[0]], 0
+        # Whether pixels are bytes or shares can be told from all of them alone.
+        sure = len(head.shape) == 2 or head.dtype == np.uint8
+        for x in file.parts(found[0], rows) if sure else [file[found[0]]]:
+            part, _ = as_rows(x, f"{path}")  # in whatever form a run would take them
+            names, remark = [str(first + i) for i in range(len(part))], ""
+            if part.ndim == 4 and len(shape) == 3 and part.shape[1] == shape[0]:
+                size, old = (shape[2], shape[1]), (part.shape[3], part.shape[2])
+                part = picture.resize(part, size)  # as a run does under data.image_size
+                remark = _resized(head.shape[0], {old}, size)
+            first += len(part)
+            if len(part):
+                yield Inputs(names, part, remark)
 
 
-def _table(path: Path, shape: Sequence[int], features: Sequence[str]) -> Inputs:
+def _table(
+    path: Path, shape: Sequence[int], features: Sequence[str], others: Sequence[str], rows: int
+) -> Iterator[Inputs]:
     if len(shape) != 1:
         raise UserError(f"{path} is a table, but this model takes images")
-    x = read_features(path, features)
-    return Inputs([str(i) for i in range(len(x))], x)
+    first = 0
+    for part in read_parts(path, features, others, rows):
+        names = [str(first + i) for i in range(len(part.features))]
+        first += len(names)
+        yield Inputs(names, part.features, "", part.others)
 
 
-def _folder(path: Path, shape: Sequence[int]) -> Inputs:
-    """Reads pictures as training did: turned upright, in the model's form and size."""
+def _folder(path: Path, shape: Sequence[int], rows: int) -> Iterator[Inputs]:
     if len(shape) != 3:
         raise UserError(f"{path} is a folder of images, but this model takes rows of a table")
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
     if not files:
         raise UserError(f"{path} holds no images ({', '.join(sorted(IMAGES))})")
+    yield from _pictures(files, path, shape, rows)
+
+
+def _pictures(
+    files: Sequence[Path], root: Path, shape: Sequence[int], rows: int
+) -> Iterator[Inputs]:
+    """Reads pictures as training did: turned upright, in the model's form and size."""
+    if len(shape) != 3:
+        raise UserError(f"{files[0]} is an image, but this model takes rows of a table")
     channels, height, width = shape
     mode = picture.GREY if channels == 1 else picture.COLOUR
     remark = _resized(len(files), {look[:2] for look in map(picture.look, files)}, (width, height))
-    # A name that is no UTF-8 could be neither printed nor written.
-    names = [os.fsencode(f.relative_to(path)).decode(errors="backslashreplace") for f in files]
-    return Inputs(names, picture.read(files, mode, (width, height)), remark)
+    for start in range(0, len(files), rows):
+        part = files[start : start + rows]
+        # A name that is no UTF-8 could be neither printed nor written.
+        names = [os.fsencode(f.relative_to(root)).decode(errors="backslashreplace") for f in part]
+        yield Inputs(names, picture.read(part, mode, (width, height)), remark)
 
 
 def _resized(count: int, sizes: Collection[tuple[int, ...]], size: tuple[int, int]) -> str:

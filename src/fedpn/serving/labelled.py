@@ -15,7 +15,8 @@ from fedpn.routing.outcomes import OUTCOMES
 from fedpn.routing.rule import Lesson
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.standards import Standards, teach
-from fedpn.serving.bundle import Bundle, export, recalibrate
+from fedpn.serving.bundle import Bundle
+from fedpn.serving.export import export, recalibrate
 from fedpn.serving.predict import Predictor, load
 
 Tree = dict[str, Any]

@@ -1,7 +1,8 @@
 """Models and inputs -> answers, each with its source and its reason."""
 
+import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.sources import picture
+from fedpn.data.sources.guard import plain_file
 from fedpn.data.sources.rows import as_rows
 from fedpn.federated.gate import strangers
 from fedpn.federated.heads import make_head
@@ -43,12 +46,27 @@ class Answer:
 
     def row(self) -> dict[str, Any]:
         """Flat values, for tables."""
-        flat = asdict(self)
-        flat |= {f"p({name})": p for name, p in flat.pop("probabilities").items()}
-        flat |= flat.pop("uncertainty")
-        flat |= {f"{name} of": whose for name, whose in flat.pop("measured_on").items()}
-        classes = flat.pop("classes")
-        return flat if classes is None else flat | {"classes": "; ".join(classes)}
+        flat: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS}
+        flat |= {f"p({name})": p for name, p in self.probabilities.items()}
+        flat |= self.uncertainty
+        flat |= {f"{name} of": whose for name, whose in self.measured_on.items()}
+        return flat if self.classes is None else flat | {"classes": "; ".join(self.classes)}
+
+
+COLUMNS = ("label", "guess", "confidence", "source", "outcome", "reason")
+
+
+class Answers(list[Answer]):
+    """Answers in the order of the inputs."""
+
+    def table(self) -> Any:
+        """A row for each answer: a data frame where pandas is there, else a list."""
+        rows = [answer.row() for answer in self]
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            return rows
+        return pandas.DataFrame(rows)
 
 
 class Predictor:
@@ -65,8 +83,9 @@ class Predictor:
 
     def __call__(
         self, inputs: Array | Tensor | Sequence[Any], own_share: float | None = None
-    ) -> list[Answer]:
-        """Takes images, [N, H, W] or [N, H, W, C], or rows of a table, [N, F], or a data frame.
+    ) -> Answers:
+        """Takes images, [N, H, W] or [N, H, W, C], or rows of a table, [N, F], or a data frame;
+        or pictures as Pillow has them, as paths or as the bytes of files, one or a list.
 
         Bayes' rule needs the share of own inputs among these; where none is given it is learned
         from the inputs, without labels, and `predictor.own_share` tells what it came to.
@@ -74,13 +93,22 @@ class Predictor:
         The columns of a data frame are found by their names, if the model was trained on a table.
         """
         b = self.bundle
-        x = torch.from_numpy(conform(_by_name(inputs, b.features), b.blueprint.shape))
+        x = torch.from_numpy(conform(_as_array(inputs, b), b.blueprint.shape))
         if not len(x):
-            return []
+            return Answers()
         views = self.views(x)
         self.own_share = self.find_share(views, own_share)
         decision, sound = self.decide(x, views._replace(share=self.own_share))
         return self.tell(decision, sound)
+
+    def predict(self, inputs: Any, own_share: float | None = None) -> list[str | None]:
+        """The labels alone; None where nobody answers."""
+        return [answer.label for answer in self(inputs, own_share)]
+
+    def predict_proba(self, inputs: Any, own_share: float | None = None) -> Array:  # [N, K]
+        """The probabilities of the classes, whether or not somebody answers."""
+        rows = [list(answer.probabilities.values()) for answer in self(inputs, own_share)]
+        return np.array(rows).reshape(-1, len(self.bundle.classes))
 
     def views(self, x: Tensor) -> Views:
         """All that is known of inputs, in the form that the model was trained on."""
@@ -114,13 +142,14 @@ class Predictor:
             raise UserError(f"the share of own inputs is {given}, but must be from 0 to 1")
         return given
 
-    def tell(self, decision: Decision, sound: Tensor) -> list[Answer]:
+    def tell(self, decision: Decision, sound: Tensor) -> Answers:
+        """Decisions in words."""
         names = self.bundle.classes
         sets: list[list[bool] | None] = [None] * len(decision.label)
         if decision.classes is not None:
             sets = decision.classes.tolist()
         columns = (decision.probs.tolist(), decision.label.tolist(), decision.outcome.tolist())
-        found = []
+        found = Answers()
         for probs, label, number, scores, is_sound, marks in zip(
             *columns, decision.scores(), sound.tolist(), sets, strict=True
         ):
@@ -188,14 +217,36 @@ def conform(inputs: Array, shape: Sequence[int]) -> Array:
     return np.ascontiguousarray(rows)
 
 
-def _by_name(inputs: Any, features: Sequence[str]) -> Array:
+def _as_array(inputs: Any, bundle: Bundle) -> Array:
+    """Pictures, columns by name, or numbers as they stand."""
+    several = inputs if isinstance(inputs, list | tuple) else [inputs]
+    if several and all(isinstance(one, bytes | str | Path) or _is_pillow(one) for one in several):
+        if len(bundle.blueprint.shape) != 3:
+            raise UserError("inputs are pictures, and this model takes rows of a table")
+        return np.stack([_picture(one, bundle.blueprint.shape) for one in several])
     columns = getattr(inputs, "columns", None)
-    if columns is None or not features:
+    if columns is None or not bundle.features:
         return np.asarray(inputs)
-    absent = [name for name in features if name not in columns]
+    absent = [name for name in bundle.features if name not in columns]
     if absent:
         raise UserError(f"inputs lack the columns {', '.join(absent)}")
-    return np.asarray(inputs[list(features)])
+    return np.asarray(inputs[list(bundle.features)])
+
+
+def _is_pillow(value: Any) -> bool:
+    return hasattr(value, "getbands") and hasattr(value, "save")
+
+
+def _picture(value: Any, shape: Sequence[int]) -> Array:  # [C, H, W]
+    if _is_pillow(value):
+        file = io.BytesIO()
+        value.save(file, "PNG")
+        return picture.from_bytes(file.getvalue(), "a picture", shape)
+    if isinstance(value, bytes):
+        return picture.from_bytes(value, "a picture", shape)
+    path = Path(value)
+    plain_file(path)
+    return picture.from_bytes(path.read_bytes(), str(path), shape)
 
 
 def load(path: str | Path, client: int | str | None = None, trust: bool = False) -> Predictor:

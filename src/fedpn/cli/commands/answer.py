@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from fedpn.cli.commands.rows import write_rows
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
+SECONDS = 5.0  # between two lines of progress
+SHOWN = ("answer", "confidence", "source", "outcome", "reason")
 TRUST = "run the code that this folder names (a router, a rule or a head of somebody's own)"
 
 
@@ -29,7 +33,16 @@ def _add_predict(commands: Any) -> None:
         help="an .npz with `images` (or `x`), a table, or a folder of images",
     )
     option("--client", help="whose models answer; needed where there are several")
-    option("--out", type=Path, help="a .csv, .jsonl or .md file (default: lines on the terminal)")
+    option(
+        "--out", type=Path, help="a .csv, .jsonl, .parquet or .md file (default: on the terminal)"
+    )
+    option(
+        "--id",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="of a table, a column that passes through beside the answers; may be repeated",
+    )
     option("--trust", action="store_true", help=TRUST)
     option(
         "--own-share",
@@ -41,28 +54,45 @@ def _add_predict(commands: Any) -> None:
 
 def _predict(options: argparse.Namespace) -> None:
     from fedpn.routing.bayes import Bayes
-    from fedpn.serving.inputs import read_inputs
+    from fedpn.serving.inputs import input_parts
     from fedpn.serving.predict import load
+    from fedpn.serving.stream import answer_parts
 
     predictor = load(options.run, options.client, options.trust)
-    bundle = predictor.bundle
-    names, inputs, remark = read_inputs(options.inputs, bundle.blueprint.shape, bundle.features)
-    if remark:
-        print(f"{options.inputs}: {remark}", file=sys.stderr)
-    answers = predictor(inputs, own_share(options.own_share))
+    bundle, began = predictor.bundle, time.monotonic()
+    parts = input_parts(options.inputs, bundle.blueprint.shape, bundle.features, options.id)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        done, shown, remarked = 0, began, False
+        for part, answers in answer_parts(predictor, parts, own_share(options.own_share)):
+            if part.remark and not remarked:
+                print(f"{options.inputs}: {part.remark}", file=sys.stderr)
+                remarked = True
+            for i, (name, answer) in enumerate(zip(part.names, answers, strict=True)):
+                passed = {column: values[i] for column, values in part.others.items()}
+                yield {"input": name} | passed | answer.row()
+            done += len(answers)
+            if time.monotonic() - shown > SECONDS:
+                shown = time.monotonic()
+                rate = done / (shown - began)
+                print(f"{done} answered  {rate:.0f}/s", file=sys.stderr, flush=True)
+
+    if options.out is None:
+        _print(rows(), options.id)
+    else:
+        print(f"{write_rows(options.out, rows())} answers: {options.out}")
     if predictor.own_share is not None and isinstance(bundle.rule, Bayes):
         share = 100 * predictor.own_share
         print(f"{share:.0f} % of these inputs are taken for the client's own", file=sys.stderr)
-    rows = [{"input": name} | a.row() for name, a in zip(names, answers, strict=True)]
-    if options.out is None:
-        print("input\tanswer\tconfidence\tsource\toutcome\treason")
-        for name, a in zip(names, answers, strict=True):
-            said = a.label if a.label is not None else f"no answer (perhaps {a.guess})"
-            cells = (str(name), said, f"{a.confidence:.3f}", a.source, a.outcome, a.reason)
-            print("\t".join(map(plain, cells)))
-        return
-    write_rows(options.out, rows)
-    print(f"{len(rows)} answers: {options.out}")
+
+
+def _print(rows: Iterator[dict[str, Any]], columns: list[str]) -> None:
+    print("\t".join(["input", *map(plain, columns), *SHOWN]))
+    for row in rows:
+        said = row["label"] if row["label"] is not None else f"no answer (perhaps {row['guess']})"
+        cells = [row["input"], *(row[name] for name in columns), said, f"{row['confidence']:.3f}"]
+        cells += [row["source"], row["outcome"], row["reason"]]
+        print("\t".join(plain(str(cell)) for cell in cells))
 
 
 def own_share(text: str) -> float | None:
@@ -84,7 +114,7 @@ def _add_export(commands: Any) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from fedpn.serving.bundle import export
+    from fedpn.serving.export import export
 
     bundle = export(options.run, options.client, options.out, options.trust)
     print(f"client {bundle.client}: {options.out} (try: fedpn predict {options.out} INPUT)")

@@ -1,40 +1,52 @@
 """Rows of values -> a file, of the kind that the ending of its name says."""
 
 import csv
-import io
+import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")  # spreadsheets take such texts as formulas
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+GROUP = 4096  # rows of a Parquet file that are held at once
 
 
-def write_rows(path: Path, rows: Rows) -> None:
-    """Writes a table, the keys of its first row at its head."""
-    from fedpn.core.store import write_text
+def write_rows(path: Path, rows: Iterable[Row]) -> int:
+    """Writes a table as its rows come, the keys of the first at its head; returns how many."""
+    from fedpn.core.store import write_with
 
     if path.suffix not in WRITERS:
         raise UserError(f"--out {path}: the name must end in {', '.join(WRITERS)}")
     if not path.parent.is_dir():
         raise UserError(f"--out {path}: there is no directory {path.parent}")
-    text = WRITERS[path.suffix](rows)
+    count = 0
+
+    def counted() -> Iterator[Row]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
+    write_with(path, lambda place: WRITERS[path.suffix](place, counted()))
+    return count
+
+
+def _text(place: Path) -> IO[str]:
     # Names of files need not be valid text; what is not is written as \\udc… is.
-    write_text(path, text.encode("utf-8", "backslashreplace").decode())
+    return place.open("w", encoding="utf-8", errors="backslashreplace", newline="")
 
 
-def _csv(rows: Rows) -> str:
-    file = io.StringIO()
-    table = csv.writer(file)
-    for line in _lines(rows):
-        table.writerow([_no_formula(cell) for cell in line])
-    return file.getvalue()
+def _csv(place: Path, rows: Iterable[Row]) -> None:
+    with _text(place) as file:
+        table = csv.writer(file)
+        for line in _lines(rows):
+            table.writerow([_no_formula(cell) for cell in line])
 
 
 def _no_formula(cell: Any) -> Any:
@@ -47,28 +59,58 @@ def _no_formula(cell: Any) -> Any:
     return f"'{cell}" if is_text and cell.startswith(FORMULA_STARTS) else cell
 
 
-def _json_lines(rows: Rows) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+def _json_lines(place: Path, rows: Iterable[Row]) -> None:
+    with _text(place) as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _markdown(rows: Rows) -> str:
-    lines = _lines(rows)
-    if lines:
-        lines.insert(1, ["---"] * len(lines[0]))
-    return "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+def _markdown(place: Path, rows: Iterable[Row]) -> None:
+    with _text(place) as file:
+        for number, line in enumerate(_lines(rows)):
+            file.write(f"| {' | '.join(map(_markdown_cell, line))} |\n")
+            if number == 0:
+                file.write(f"| {' | '.join(['---'] * len(line))} |\n")
 
 
 def _markdown_cell(cell: Any) -> str:
     return "" if cell is None else plain(str(cell)).replace("|", r"\|")
 
 
-def _lines(rows: Rows) -> list[list[Any]]:
+def _parquet(place: Path, rows: Iterable[Row]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise UserError("writing .parquet needs pyarrow: pip install 'fedpn[parquet]'") from None
+    left, writer = iter(rows), None
+    try:
+        while part := list(itertools.islice(left, GROUP)):
+            schema = None if writer is None else writer.schema
+            table = pyarrow.Table.from_pylist(part, schema=schema)
+            if writer is None:
+                writer = parquet.ParquetWriter(place, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        parquet.write_table(pyarrow.table({}), place)
+
+
+def _lines(rows: Iterable[Row]) -> Iterator[list[Any]]:
     """The head of a table, then its rows; every row has the keys of the first."""
-    return [list(rows[0]), *([row[key] for key in rows[0]] for row in rows)] if rows else []
+    keys: list[str] = []
+    for row in rows:
+        if not keys:
+            keys = list(row)
+            yield keys
+        yield [row[key] for key in keys]
 
 
-WRITERS: dict[str, Callable[[Rows], str]] = {
+WRITERS: dict[str, Callable[[Path, Iterable[Row]], None]] = {
     ".csv": _csv,
     ".jsonl": _json_lines,
     ".md": _markdown,
+    ".parquet": _parquet,
 }

@@ -69,6 +69,23 @@ class Archive:
         with taught(self.path):
             return np.asarray(self.file[name])
 
+    def parts(self, name: str, rows: int) -> Iterator[Array]:
+        """So many rows of an array at a time, so that it need not fit into memory."""
+        shape, dtype = self.heads[name]
+        size = math.prod(shape[1:]) * dtype.itemsize
+        archive = self.file.zip
+        assert archive is not None
+        with taught(self.path), archive.open(f"{name}.npy") as member:
+            version = np.lib.format.read_magic(member)
+            columns_first = VERSIONS[version](member)[1]
+            if columns_first or not size:
+                yield self[name]
+                return
+            for first in range(0, shape[0], rows):
+                count = min(rows, shape[0] - first)
+                content = member.read(count * size)
+                yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
+
     def _head(self, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
         """Reads shape and type, and holds them against the bytes that there are."""
         name = info.filename.removesuffix(".npy")

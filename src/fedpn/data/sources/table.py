@@ -49,15 +49,35 @@ def load_table(
     return Dataset(path.stem, x, y, classes, owner, clients, names)
 
 
-def read_features(path: Path, features: Sequence[str] = ()) -> Array:
-    """Reads the columns of these names, in their order, or all where none is named."""
-    table = READERS[path.suffix.lower()](path)
-    hint = "they are what this model was trained on"
-    return _features(path, table, features or tuple(table.columns), hint)
+class Part(NamedTuple):
+    """Some rows of a table: the columns that a model takes, and others as they stand."""
+
+    features: Array
+    others: dict[str, list[Any]]
+
+
+def read_parts(
+    path: Path, features: Sequence[str], others: Sequence[str], rows: int
+) -> Iterator[Part]:
+    """Reads columns in the order of their names, or all where none is named, part by part."""
+    whole = path.suffix.lower() == ".parquet"
+    for table in [read_parquet(path)] if whole else csv_parts(path, rows):
+        for name in others:
+            _column(path, table, name, "id")
+        names = features or tuple(name for name in table.columns if name not in others)
+        found = _features(path, table, names, "they are what this model was trained on")
+        yield Part(found, {name: list(table.columns[name]) for name in others})
 
 
 def read_csv(path: Path) -> Table:
     """Reads commas, semicolons or tabs, whichever splits the first line into the most columns."""
+    for table in csv_parts(path):
+        return table
+    raise UserError(f"{path} has no rows below its first line; add some")
+
+
+def csv_parts(path: Path, rows: int | None = None) -> Iterator[Table]:
+    """The same, so many rows at a time; all at once where no number is given."""
     plain_file(path, LARGEST)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -66,7 +86,10 @@ def read_csv(path: Path) -> Table:
             separator = max(SEPARATORS, key=first.count)
             reader = csv.reader(itertools.chain([first], text), delimiter=separator)
             names = [name.strip() for name in next(reader, [])]
-            numbered = [(reader.line_num, row) for row in reader if row]
+            _check_names(path, names)
+            numbered = ((reader.line_num, row) for row in reader if row)
+            while part := list(itertools.islice(numbered, rows)):
+                yield _csv_table(path, names, part)
     except (UnicodeDecodeError, OSError) as error:
         raise UserError(
             f"{path} is not a table as UTF-8 text ({reason(error)}); save it as one"
@@ -76,16 +99,16 @@ def read_csv(path: Path) -> Table:
             f"{path} cannot be read from line {reader.line_num} on ({error}); is a quote not "
             "closed?"
         ) from error
-    _check_names(path, names)
-    lines = [line for line, _ in numbered]
+
+
+def _csv_table(path: Path, names: Sequence[str], numbered: Sequence[tuple[int, Any]]) -> Table:
     for line, row in numbered:
         if len(row) != len(names):
             raise UserError(
                 f"line {line} of {path} has {len(row)} values and the first line names "
                 f"{len(names)} columns; is a separator missing?"
             )
-    if not lines:
-        raise UserError(f"{path} has no rows below its first line; add some")
+    lines = [line for line, _ in numbered]
     columns = zip(*(row for _, row in numbered), strict=True)
     return Table(dict(zip(names, columns, strict=True)), lambda row: f"line {lines[row]} of {path}")
 

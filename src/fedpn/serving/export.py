@@ -1,0 +1,55 @@
+"""One client's part of a run in a folder of its own, with a card; and new thresholds for it."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from fedpn.core import store
+from fedpn.routing.rule import Rule
+from fedpn.routing.rules import to_state
+from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.standards import Standards
+from fedpn.serving.bundle import SHARED, SLOTS, Bundle, open_bundle, place_of
+from fedpn.serving.card import card
+
+CARD = "MODEL_CARD.md"
+
+
+def export(path: Path, client: int | str | None, out: Path, trust: bool = False) -> Bundle:
+    """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
+    path = place_of(path)
+    bundle = open_bundle(path, client, trust)
+    store.claim(out, hint="")
+    index = bundle.about.clients.index(bundle.client)
+    for file in SHARED.values():
+        store.write_tensors(out / file, store.read_tensors(path / file)[0])
+    for file in SLOTS.values():
+        tensors, _ = store.read_tensors(path / file, f"{index}/")
+        store.write_tensors(out / file, {f"0/{name}": t for name, t in tensors.items()})
+    tree = store.read_json(path / "bundle.json")
+    store.write_json(out / "bundle.json", tree | {"clients": [bundle.client]})
+    write_card(out, bundle, path)
+    store.seal(out)
+    return bundle
+
+
+def write_card(folder: Path, bundle: Bundle, run: Path) -> None:
+    """The model card, with the figures of the run where these are at hand."""
+    figures = run / "metrics.json"
+    metrics = store.read_json(figures) if figures.exists() else None
+    store.write_text(folder / CARD, card(bundle, metrics))
+
+
+def recalibrate(
+    folder: Path, rule: Rule | None, standards: Standards, routing: RoutingSettings | None
+) -> None:
+    """Replaces the thresholds and promises of an exported folder."""
+    tree = store.read_json(folder / "bundle.json")
+    if rule is not None and routing is not None:
+        state = to_state({routing.rule: rule})
+        store.write_tensors(folder / SLOTS["rule"], {f"0/{n}": t for n, t in state.items()})
+        tree["routing"] = asdict(routing)
+    state = {f"0/{name}": t.contiguous() for name, t in standards._asdict().items()}
+    store.write_tensors(folder / SLOTS["standards"], state)
+    store.write_json(folder / "bundle.json", tree)
+    store.seal(folder)
+    write_card(folder, open_bundle(folder), folder)

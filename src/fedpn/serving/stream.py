@@ -1,0 +1,27 @@
+"""Answers to more inputs than fit into memory: part by part, the share of own ones as it goes."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from fedpn.routing.bayes import Bayes, RunningShare
+from fedpn.serving.inputs import Inputs
+from fedpn.serving.predict import Answer, Predictor, conform
+
+
+def answer_parts(
+    predictor: Predictor, parts: Iterable[Inputs], own_share: float | None = None
+) -> Iterator[tuple[Inputs, list[Answer]]]:
+    """Answers each part; of one part alone, as `predictor(rows)` would."""
+    running = RunningShare(window=math.inf)
+    rule, shape = predictor.bundle.rule, predictor.bundle.blueprint.shape
+    for part in parts:
+        x = torch.from_numpy(conform(part.rows, shape))
+        views = predictor.views(x)
+        share = own_share
+        if share is None and isinstance(rule, Bayes):
+            share = running.learn(rule.believe(views).odds)
+        predictor.own_share = predictor.find_share(views, share)
+        decision, sound = predictor.decide(x, views._replace(share=predictor.own_share))
+        yield part, predictor.tell(decision, sound)

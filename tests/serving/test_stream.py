@@ -1,0 +1,103 @@
+"""More inputs than fit into memory: part by part, and the answers are the same."""
+
+import csv
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fedpn
+from fedpn.cli.main import main
+from fedpn.serving.inputs import input_parts, read_inputs
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("stream") / "run"
+    fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
+    return out
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return fedpn.open_dataset("digits").x[:300]
+
+
+def test_parts_are_the_whole(digits, tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", images=digits[:, 0])
+    whole = read_inputs(tmp_path / "a.npz", (1, 28, 28))
+    parts = list(input_parts(tmp_path / "a.npz", (1, 28, 28), rows=64))
+    assert [len(part.rows) for part in parts] == [64, 64, 64, 64, 44]
+    assert np.array_equal(np.concatenate([part.rows for part in parts]), whole.rows)
+    assert [name for part in parts for name in part.names] == whole.names == [*map(str, range(300))]
+    shares = digits[:, 0] / 255  # only all of them tell that these are shares
+    np.savez(tmp_path / "b.npz", images=shares)
+    (alone,) = input_parts(tmp_path / "b.npz", (1, 28, 28), rows=64)
+    assert np.array_equal(alone.rows, whole.rows)
+
+
+def test_tables_come_in_parts_and_columns_pass_through(tmp_path):
+    lines = ["patient,b,a"] + [f"p{i},{i},{i * 2}" for i in range(10)]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    parts = list(input_parts(tmp_path / "t.csv", (2,), ("a", "b"), ("patient",), rows=4))
+    assert [len(part.rows) for part in parts] == [4, 4, 2]
+    assert parts[1].rows[0].tolist() == [8.0, 4.0] and parts[1].others["patient"][0] == "p4"
+    with pytest.raises(fedpn.UserError, match=r"line 12 .* has 2 values"):
+        (tmp_path / "t.csv").write_text("\n".join([*lines, "x,1"]), encoding="utf-8")
+        list(input_parts(tmp_path / "t.csv", (2,), ("a", "b"), rows=4))
+
+
+def test_the_share_learned_part_by_part_is_that_of_all(run, digits, tmp_path, capsys, monkeypatch):
+    np.savez(tmp_path / "a.npz", images=digits)
+    told = {}
+    for size in (32, 4096):
+        monkeypatch.setattr("fedpn.serving.inputs.input_parts.__defaults__", ((), (), size))
+        out = tmp_path / f"{size}.csv"
+        command = ["predict", str(run), str(tmp_path / "a.npz"), "--client", "0"]
+        assert main([*command, "--out", str(out)]) == 0
+        assert "300 answers" in capsys.readouterr().out
+        with out.open(encoding="utf-8") as file:
+            told[size] = [row["guess"] for row in csv.DictReader(file)]
+    same = np.mean([a == b for a, b in zip(told[32], told[4096], strict=True)])
+    assert same > 0.97, "early parts know the share less well"
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "md"])
+def test_every_form_of_answers(run, digits, tmp_path, ending):
+    np.savez(tmp_path / "a.npz", images=digits[:7])
+    out = tmp_path / f"answers.{ending}"
+    command = ["predict", str(run), str(tmp_path / "a.npz"), "--client", "0", "--out", str(out)]
+    assert main(command) == 0
+    if ending == "parquet":
+        from pyarrow import parquet
+
+        table = parquet.read_table(out)
+        assert table.num_rows == 7 and "measured" not in table.column_names
+    else:
+        lines = out.read_text(encoding="utf-8").splitlines()
+        assert len(lines) == {"csv": 8, "jsonl": 7, "md": 9}[ending]
+
+
+def test_one_picture_and_pictures_from_python(run, digits, tmp_path, capsys):
+    picture = Image.fromarray(digits[3, 0])
+    picture.save(tmp_path / "a.png")
+    assert main(["predict", str(run), str(tmp_path / "a.png"), "--client", "0"]) == 0
+    assert "a.png" in capsys.readouterr().out
+    predictor = fedpn.load(run, "0")
+    content = (tmp_path / "a.png").read_bytes()
+    forms = [picture, tmp_path / "a.png", str(tmp_path / "a.png"), content, digits[3:4]]
+    found = {predictor(form, own_share=0.5)[0].guess for form in forms}
+    assert len(found) == 1
+    assert predictor.predict([picture, picture], 0.5)[0] == predictor(picture, 0.5)[0].label
+    assert predictor.predict_proba(digits[:4]).sum(1) == pytest.approx(1, abs=1e-5)
+    assert predictor.predict_proba(digits[:0]).shape == (0, 10)
+    assert len(predictor(digits[:4]).table()) == 4
+    with pytest.raises(fedpn.UserError, match="not a picture"):
+        predictor(b"nonsense")
+
+
+def test_nothing_in_nothing_out(run, digits, tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", images=digits[:0])
+    command = ["predict", str(run), str(tmp_path / "a.npz"), "--client", "0"]
+    assert main([*command, "--out", str(tmp_path / "a.csv")]) == 0
+    assert "0 answers" in capsys.readouterr().out
