@@ -20,7 +20,8 @@ INSIDE = {
     "cli": "main / commands / console",
     "flower": "app · deploy",
     "service": """
-        app / worker / drift · explain · guard · library · samples / counters · decisions · decode ·
+        app / routes / state / worker / drift · explain · guard · library · samples /
+        counters · decisions · decode ·
         limits · schema
     """,
     "runs": """
@@ -33,7 +34,8 @@ INSIDE = {
     """,
     "serving": "labelled · stream / export · predict / card / bundle · inputs",
     "federated": """
-        simulator / conductor · gate · heads · moments · personal · pool · training / phase /
+        simulator /
+        conductor · gate · heads · moments · personal · pool · together · training / phase /
         gather · privacy · site /
         aggregation · checkpoint · listener · memories · observer · settings
     """,

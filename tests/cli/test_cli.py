@@ -18,6 +18,7 @@ from fedpn.core.settings import read_toml
 from fedpn.data.sources.datasets import load as load_dataset
 from fedpn.routing.scores import POSTERIOR_SCORES
 
+MEDIAN = ["--set", "aggregation.rule=median"]  # under which nothing can be borrowed
 QUICK = [
     "--rounds",
     "1",
@@ -43,7 +44,7 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "--set", "fedpn.gama=1"], "did you mean 'fedpn.gamma'?"),
         (["run", "--set", "gamma"], "not of the form key=value"),
         (["run", "--clients", "100000"], "fewer --clients"),
-        (["run", "--clients", "100"], "calibration rows"),
+        (["run", "--clients", "100", *MEDIAN], "calibration rows"),
         (["run", "missing.toml"], "no config file missing.toml"),
         (["run", "--algorithm", "fedpm"], "did you mean 'fedpn'?"),
         (["run", "--algorithm", "local", "--router", "msp"], "no global model"),
@@ -60,7 +61,7 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "--wat"], "unrecognized arguments"),
         (["run", "mine.csv"], "--dataset mine.csv"),
         (["run", "--algorithm", "fedavg", "--set", "fedpn.gamma=1"], "changes nothing"),
-        (["run", "--set", "routing.outliers=0.001"], "raise routing.outliers"),
+        (["run", *MEDIAN, "--set", "routing.outliers=0.001"], "raise routing.outliers"),
         (["run", "--set", "data.features=['a']"], "is no table"),
         (["data", "check", "digits"], "fedpn data show digits"),
         (["run", "--algorithm", ":X"], "cannot import"),
@@ -135,7 +136,7 @@ def test_run_ends_with_the_table_and_the_files(tmp_path, capsys):
     names = {p.name for p in out.iterdir()}
     assert {"config.toml", "history.jsonl", "metrics.json", "timings.json", "report.html"} <= names
     metrics = json.loads((out / "metrics.json").read_text())
-    assert metrics["headline"] == "switch"
+    assert metrics["headline"] == "bayes"
     assert list(metrics["accuracy"]) == ["local", "global", "switch", "bayes", "oracle"]
     assert list(metrics["streams"]) == ["own", "foreign", "mixed", "others"]
     assert set(json.loads((out / "timings.json").read_text())) == {
@@ -410,7 +411,7 @@ def test_a_bundle_of_another_format_is_refused_in_a_sentence(quick_run, tmp_path
     old = tmp_path / "old"
     shutil.copytree(quick_run, old)
     tree = store.read_json(old / "bundle.json")
-    assert tree["format"] == 3
+    assert tree["format"] == 4
     store.write_json(old / "bundle.json", tree | {"format": 1, "thresholds": []})
     for name in ("routers.safetensors", "rules.safetensors"):
         (old / name).unlink()
@@ -422,7 +423,7 @@ def test_a_bundle_of_another_format_is_refused_in_a_sentence(quick_run, tmp_path
     ):
         assert main(command) == 2
         said = capsys.readouterr().err.strip()
-        assert said.startswith(f"fedpn: {old} is of format 1, and this fedpn reads format 3")
+        assert said.startswith(f"fedpn: {old} is of format 1, and this fedpn reads format 4")
         assert "train anew" in said
         assert "\n" not in said
     assert not (tmp_path / "new").exists()
@@ -511,7 +512,7 @@ def test_predict_reads_pictures_as_training_does(tmp_path):
         for i in range(3):
             Image.fromarray(pixels).save(tmp_path / kind / f"{i}.jpg", exif=exif)
     trained = fedpn.open_dataset(str(tmp_path), image_size=20)
-    names, asked, remark = read_inputs(tmp_path, trained.shape)
+    names, asked, remark, _ = read_inputs(tmp_path, trained.shape)
     assert remark == "6 images of 40×40 were brought to 20×20"
     assert names[0] == "a/0.jpg"
     assert (asked == trained.x).all()

@@ -41,4 +41,4 @@ def test_requests_of_all_kinds_are_answered_as_documented(pictures, tmp_path):
         played.append(operation.label)
     app.state.service.worker.close()
     decisions.close()
-    assert len(played) == 13, played
+    assert len(played) == 14, played

@@ -68,6 +68,10 @@ def test_rows_of_a_table_go_by_name_or_in_order(table):
         assert "has no use for 'sex'" in extra.json()["error"]
         huge = ask(service, client="Oslo", inputs=[[3e38, 0, 0], [1e300, 0, 0]], own_share=0.5)
         assert [a["source"] for a in huge.json()["answers"]] == ["nobody", "nobody"]
+        # An input that breaks a model down says nothing of those that came with it.
+        told = ask(service, client="Oslo", inputs=[[1e300, 0, 0], [2.0, 0.5, 1.0]]).json()
+        assert np.isfinite(told["answers"][1]["own_share"])
+        assert "no finite numbers" not in told["answers"][1]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -115,6 +119,9 @@ def test_decisions_are_kept_reviewed_and_written_for_the_next_calibration(
     waiting = service.get("/v1/reviews", params={"client": "2"}).json()
     assert {row["outcome"] for row in waiting} == {"stranger"} and len(waiting) == 3
     number = waiting[0]["id"]
+    shown = service.get(f"/v1/decisions/{number}/input").json()
+    assert base64.b64decode(shown["picture"]) == to_png(noise[:1].astype(np.uint8))
+    assert service.get("/v1/decisions/99999/input").status_code == 404
     assert service.post(f"/v1/reviews/{number}", json={"label": "cat"}).status_code == 400
     assert service.post("/v1/reviews/99999", json={"label": "7"}).status_code == 404
     assert service.post(f"/v1/reviews/{number}", json={"label": "7"}).json() == {"done": True}

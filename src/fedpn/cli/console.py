@@ -35,7 +35,11 @@ SECONDS = 5.0  # between two plain lines
 
 
 def _name(stage: str) -> str:
-    return STAGES.get(stage, plain(stage))
+    """
+    >>> _name("gram + spread of rows")
+    'sums of features'
+    """
+    return STAGES.get(stage.partition(" + ")[0], plain(stage))
 
 
 class Interrupt:

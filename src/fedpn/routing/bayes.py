@@ -29,6 +29,7 @@ from fedpn.routing.thresholds import compare, never_binds, pooled_threshold, thr
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a client's own model beside the federation's
 STEPS = 60  # of EM: far beyond what it needs
 TINY = 1e-30
+LEAST = 1e-6  # nats: answers that are surer than this are equally sure
 SURE = 100.0  # log odds
 
 
@@ -85,9 +86,10 @@ def learn_share(odds: Tensor, own: float = 1.0, foreign: float = 1.0) -> float:
     (0.9, 0.5)
     """
     share = own / (own + foreign)
+    odds = odds[odds.isfinite()].double()  # where a model broke down it says nothing of the others
     for _ in range(STEPS if len(odds) else 0):
         ratio = torch.tensor(share, dtype=torch.float64).logit()
-        mine = float(torch.sigmoid(odds.double() + ratio).sum())
+        mine = float(torch.sigmoid(odds + ratio).sum())
         share = (mine + own) / (len(odds) + own + foreign)
     return share
 
@@ -114,7 +116,7 @@ class RunningShare:
     def learn(self, odds: Tensor) -> float:
         """The share after more inputs, which it is also the answer for."""
         share = learn_share(odds, self.own, self.foreign)
-        total = self.own + self.foreign + len(odds)
+        total = self.own + self.foreign + int(odds.isfinite().sum())
         kept = min(total, self.window)
         # One pseudo-count stays on each side: a stream may turn.
         self.own = max(1.0, share * kept)
@@ -123,8 +125,8 @@ class RunningShare:
 
 
 def entropy(probs: Tensor) -> Tensor:  # [B, K] -> [B]
-    """Of a distribution that may have zeros."""
-    return -(probs * probs.clamp(min=TINY).log()).sum(-1)
+    """Of a distribution that may have zeros; next to 0 all that is left is rounding."""
+    return -(probs * probs.clamp(min=TINY).log()).sum(-1).clamp(max=-LEAST)
 
 
 @dataclass(frozen=True)

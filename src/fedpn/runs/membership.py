@@ -13,7 +13,7 @@ from fedpn.core.trees import Slots, unflatten
 from fedpn.data.describe import client_name
 from fedpn.data.federation import federate
 from fedpn.federated.checkpoint import HISTORY, Journal
-from fedpn.federated.conductor import conduct
+from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.heads import make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.personal import Adapt
@@ -23,7 +23,7 @@ from fedpn.nn.blueprint import build_model
 from fedpn.nn.posterior import parameters
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, DataSettings, resolve, to_tree
-from fedpn.runs.phases import phases_of, pooling
+from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import SERVER, Clock, finish, simulate, stored
 from fedpn.runs.prepare import (
     check_calibration,
@@ -73,8 +73,9 @@ def forget(
     """A client that leaves: its sums are taken away; `out` is the run of the others.
 
     Their own models stay as they are, and their thresholds are learned again under the new head.
-    Of the client are left the filters and scales that its moments had a part in; `wholly` asks the
-    others for their sums again, so that nothing is, where no round has trained an encoder.
+    Of the client are left the filters and scales that its moments had a part in, the gate and the
+    pooled counts; `wholly` asks the others for their sums again, so that nothing is, where no round
+    has trained an encoder.
     """
     config, about, server = _open(run)
     if name not in about.clients:
@@ -115,8 +116,8 @@ def forget(
         members = [m for n, m in zip(about.clients, read_members(run), strict=True) if n != name]
         simulator.members = {i: {"own": member["own"]} for i, member in enumerate(members)}
         again = [p for p in phases_of(left) if not p.sums and not isinstance(p, Adapt)]
-        found = conduct([*pooling(left), *again], simulator, server, Journal(None), clock)
-        return finish(left, simulator, found, out, clock)
+        records = simulator.visit(again, server, clock)
+        return finish(left, simulator, Conducted(server, records), out, clock)
 
 
 def _open(run: Path) -> tuple[Config, About, Slots]:

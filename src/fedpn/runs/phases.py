@@ -1,5 +1,6 @@
 """The phases of a run, in their order: what both engines play."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fedpn.federated.conductor import check_rule
@@ -8,6 +9,7 @@ from fedpn.federated.heads import make_head
 from fedpn.federated.personal import Adapt, Calibrate, FitRouter
 from fedpn.federated.phase import Phase
 from fedpn.federated.pool import Pool
+from fedpn.federated.together import side_by_side
 from fedpn.federated.training import Train
 from fedpn.routing.routers import Router, make_router
 from fedpn.routing.rules import RULES
@@ -22,9 +24,7 @@ def phases_of(config: Config) -> list[Phase]:
         Train(config.method, config.train, config.seed, config.rounds, config.faults.stragglers),
     ]
     head = make_head(config.head)
-    if head is not None:
-        phases += head.phases()
-    phases += pooling(config)
+    phases += pooling(config, head.phases() if head is not None else [])
     phases.append(Adapt(config.method, config.train.batch, config.seed, config.train.balance))
     if head is not None and config.rule:
         phases += head.personal()
@@ -36,12 +36,13 @@ def phases_of(config: Config) -> list[Phase]:
     return phases
 
 
-def pooling(config: Config) -> list[Phase]:
-    """What all clients' rows look like, and how well the federation's model answers them."""
+def pooling(config: Config, head: Sequence[Phase] = ()) -> list[Phase]:
+    """The phases of a head, then how well the federation's model answers all clients' rows; beside
+    them, in the same turns, what these rows look like."""
     if not config.may_pool:
-        return []
-    phases = [*gate_phases(config.routing.strangers)]
-    return [*phases, Pool(config.routing.set_kind)] if config.rule else phases
+        return list(head)
+    counts = [Pool(config.routing.set_kind)] if config.rule else []
+    return side_by_side([*head, *counts], gate_phases(config.routing.strangers))
 
 
 def rules_of(config: Config) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Inputs to try on the page: some that the run kept as examples, and some strange ones."""
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def samples(bundle: Bundle, folder: Path) -> list[Tree]:
         {"kind": kind, "picture": base64.b64encode(to_png(pixels)).decode(), "row": None}
         for kind, pixels in found
     ]
+
+
+def as_sample(kind: str, content: bytes, shape: Sequence[int]) -> Tree:
+    """An input that was kept, as it can be shown."""
+    if len(shape) == 1:
+        row = np.frombuffer(content, np.float32).astype(float)
+        return {"kind": kind, "picture": None, "row": np.nan_to_num(row).tolist()}
+    pixels = np.frombuffer(content, np.uint8).reshape(tuple(shape))
+    return {"kind": kind, "picture": base64.b64encode(to_png(pixels)).decode(), "row": None}
 
 
 def _examples(bundle: Bundle, folder: Path) -> list[tuple[str, Any]]:

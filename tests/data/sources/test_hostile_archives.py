@@ -106,7 +106,7 @@ ARCHIVES = {
     "nothing in it": (lambda p: packed(p), "holds nothing|only nothing"),
     "no rows": (
         lambda p: np.savez(p, images=IMAGES[:0], labels=LABELS[:0]),
-        "'images' of .* is empty|has no rows in 'images'",
+        "'images' of .* is empty|has no rows",
     ),
     "records": (
         lambda p: np.savez(p, images=np.zeros((6, 8, 8), "u1,u1"), labels=LABELS),

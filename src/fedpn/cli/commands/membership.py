@@ -60,7 +60,7 @@ def _forget(options: argparse.Namespace) -> None:
     rest = (
         f"the encoder's {rounds} rounds still had its rows: train anew to be rid of those"
         if rounds
-        else "filters and scales still had its moments: --wholly draws them again"
+        else "filters, scales and the gate still had its moments: --wholly draws them again"
     )
     print(f"client {name} is gone from the head: {options.out}; {rest}")
 

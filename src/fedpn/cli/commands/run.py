@@ -94,7 +94,8 @@ def _config(options: argparse.Namespace) -> "Config":
     if options.device is not None:
         layers.append({"engine": {"device": options.device}})
     if options.router is not None:
-        layers.append({"routing": {"router": options.router, "rule": "quantiles"}})
+        switched = {} if options.router in ("auto", "none") else {"rule": "quantiles"}
+        layers.append({"routing": {"router": options.router, **switched}})
     promised = {name: getattr(options, name) for name in ("risk", "sets")}
     typed = [f"routing.{name}={value}" for name, value in promised.items() if value is not None]
     layers += [parse_setting(text) for text in (*typed, *options.set)]

@@ -7,8 +7,8 @@ import numpy as np
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import unflatten
-from fedpn.federated.checkpoint import Journal, State
-from fedpn.federated.conductor import Conducted, conduct
+from fedpn.federated.checkpoint import State
+from fedpn.federated.conductor import Conducted
 from fedpn.federated.heads import make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.phase import Phase
@@ -16,7 +16,7 @@ from fedpn.federated.site import Network
 from fedpn.flower.app.messages import Messages
 from fedpn.flower.app.terms import Terms
 from fedpn.runs.config import Config
-from fedpn.runs.phases import phases_of, pooling
+from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import SERVER, refuse_changes
 from fedpn.runs.prepare import draw_network
 from fedpn.serving.bundle import read_about
@@ -54,9 +54,6 @@ def change(messages: Messages, terms: Terms, listener: Listener) -> tuple[Networ
     new = set(asked)
     gone = new if terms.leaves else [name for name in messages.names if name not in new]
     messages.roster.leave_out(gone)
-    if terms.leaves:  # what all rows look like is asked again of those who stay
-        again = pooling(config)
-        server = conduct(again, messages, server, Journal(None), listener).server
     return network, Conducted(server, messages.visit(_alone(config), server, listener))
 
 

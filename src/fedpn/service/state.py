@@ -1,0 +1,76 @@
+"""What the routes of a service share: its models, its worker, its decisions, its refusals."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from fedpn.service import schema
+from fedpn.service.counters import Counters
+from fedpn.service.decisions import Decisions
+from fedpn.service.decode import decode
+from fedpn.service.library import Library
+from fedpn.service.limits import Limits
+from fedpn.service.worker import Busy, Job, Worker
+
+
+class Refused(Exception):  # noqa: N818
+    """A request that is answered with a sentence."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status, self.words = status, words
+
+
+@dataclass
+class Service:
+    """What the routes share."""
+
+    library: Library
+    worker: Worker
+    counters: Counters
+    decisions: Decisions | None
+    limits: Limits
+    keep_inputs: bool
+
+    def client(self, name: str | None) -> str:
+        """The client that is meant, where that can be told."""
+        names = self.library.clients
+        if name is None and len(names) == 1:
+            return names[0]
+        if name is None:
+            raise Refused(400, f"say which client: {', '.join(names[:12])}")
+        if name not in names:
+            raise Refused(404, "there is no such client; GET /v1/clients lists them")
+        return name
+
+    def kept(self) -> Decisions:
+        if self.decisions is None:
+            raise Refused(404, "this service keeps no decisions (fedpn serve --decisions)")
+        return self.decisions
+
+    async def answer(self, question: schema.Question, client: str) -> list[dict[str, Any]]:
+        """Puts a question to the worker, and waits."""
+        about = self.library.about(client)
+        if len(question.inputs) > self.limits.rows:
+            raise Refused(413, f"a request may have at most {self.limits.rows} inputs")
+        if not question.inputs:
+            return []
+        share = None if question.own_share == "auto" else float(question.own_share)
+        rows = await asyncio.to_thread(
+            decode, question.inputs, about.blueprint.shape, about.features
+        )
+        try:
+            done = self.worker.submit(Job(client, rows, share, question.explain))
+            return await asyncio.wait_for(asyncio.wrap_future(done), self.limits.seconds)
+        except Busy:
+            raise Refused(429, "more waits than is taken; try again") from None
+        except TimeoutError:
+            raise Refused(503, f"no answer within {self.limits.seconds:g} s") from None
+
+
+def first_problem(errors: Any) -> str:
+    """The first of some problems in a sentence."""
+    for error in errors:
+        place = ".".join(str(part) for part in error.get("loc", ()) if part != "body")
+        return f"{place or 'the request'}: {error.get('msg', 'cannot be read')}"
+    return "the request cannot be read"
