@@ -53,7 +53,7 @@ class Worker:
         self.library, self.limits, self.counters = library, limits, counters
         self.decisions, self.keep_inputs = decisions, keep_inputs
         self.jobs: queue.Queue[Job | None] = queue.Queue()
-        self.waiting, self.closed = 0, False
+        self.waiting, self.closed, self.had_company = 0, False, False
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._work, name="fedpn-answers", daemon=True)
         self.thread.start()
@@ -84,12 +84,12 @@ class Worker:
                 return
 
     def _gather(self, first: Job) -> list[Job | None]:
-        """The first job, and those that come while one lingers for them."""
+        """The first job and those that wait; where the last had company, one lingers for more."""
         taken: list[Job | None] = [first]
-        rows, until = len(first.rows), time.monotonic() + self.limits.linger
+        linger = self.limits.linger if self.had_company else 0.0
+        rows, until = len(first.rows), time.monotonic() + linger
         while rows < self.limits.batch:
             try:
-                # Who waits already is taken at once; for others one lingers.
                 job = self.jobs.get(timeout=max(until - time.monotonic(), 0))
             except queue.Empty:
                 break
@@ -97,6 +97,7 @@ class Worker:
             if job is None:
                 break
             rows += len(job.rows)
+        self.had_company = len(taken) > 1
         return taken
 
     def _answer_all(self, taken: list[Job | None]) -> bool:
