@@ -32,7 +32,7 @@ INSIDE = {
         report / compare · gallery · page / plots · tables / classes / finished /
         pixels · places · values
     """,
-    "serving": "labelled · stream / export · predict / card / bundle · inputs",
+    "serving": "labelled · onnx · stream / export · predict / card / bundle · inputs",
     "federated": """
         simulator /
         conductor · gate · heads · moments · personal · pool · together · training / phase /
@@ -58,7 +58,7 @@ INSIDE = {
     "core": """
         gradient · optim · promises · settings · store · task /
         aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · parallel · plain
-        · seeds · summary · trees
+        · seeds · summary · tracing · trees
     """,
 }
 

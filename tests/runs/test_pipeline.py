@@ -443,14 +443,21 @@ def test_the_router_foreign_scores_by_the_global_models_belief(tmp_path):
     assert told == pytest.approx(probs[:, absent].sum(1), abs=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["analytic", "fedpn"])
+ROUTERS = {"analytic": "auto", "fedpn": "auto", "ditto": "msp"}  # Ditto's clients own encoders
+
+
+@pytest.mark.parametrize("algorithm", ROUTERS)
 def test_what_is_judged_is_what_a_bundle_answers(algorithm, tmp_path):
     """Bayes' rule by its figures, and by its answers to the same rows with the same share."""
     config = resolve(
         [
             nest(
                 {k.replace("__", "."): v for k, v in SMALL.items()}
-                | {"algorithm": algorithm, "routing.rule": "bayes"}
+                | {
+                    "algorithm": algorithm,
+                    "routing.rule": "bayes",
+                    "routing.router": ROUTERS[algorithm],
+                }
             )
         ]
     )

@@ -140,7 +140,9 @@ def may_answer(doubt: Tensor, threshold: float) -> Tensor:  # [B] -> [B], bool
     >>> may_answer(torch.tensor([0.1, 0.9, torch.nan]), 0.5)
     tensor([ True, False, False])
     """
-    return (doubt.double() <= threshold) & (threshold > -math.inf)
+    if threshold == -math.inf:
+        return torch.zeros_like(doubt, dtype=torch.bool)
+    return doubt.double() <= threshold
 
 
 def quantile_of(counts: Tensor, edges: Tensor, share: float) -> float:

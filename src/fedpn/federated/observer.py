@@ -159,13 +159,13 @@ class Observer:
 @torch.no_grad()
 def view(model: Model, params: Params, z: Tensor) -> Opinion:
     """What a model says of embeddings."""
-    parts = [_view(model, params, part) for part in torch.split(z, CHUNK)] or [
-        _view(model, params, z)
+    parts = [opinion_of(model, params, part) for part in torch.split(z, CHUNK)] or [
+        opinion_of(model, params, z)
     ]
     return join(parts).map(Tensor.cpu)
 
 
-def _view(model: Model, params: Params, z: Tensor) -> Opinion:
+def opinion_of(model: Model, params: Params, z: Tensor) -> Opinion:
     if not isinstance(model.network, PosteriorNetwork):
         return of_logits(model.logits(params, z), z)
     return of_posterior(model.posterior(params, z), model.logits(params, z), z)

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from fedpn.core.tracing import asinh, chunks, count_each, pool_to
 from fedpn.core.trees import Params, zip_with
 from fedpn.nn.patches import scaled
 
@@ -59,7 +60,7 @@ def _moments(x: Tensor, y: Tensor, classes: int, seed: int) -> Params:
         total[f"{name}/total"] = v.new_zeros(classes, v.shape[1]).index_add_(0, y, v)
         total[f"{name}/outer"] = v.T @ v
     if x.ndim == 2:
-        v = x.double().asinh()
+        v = asinh(x.double())
         total |= {"each/total": v.sum(0), "each/square": v.square().sum(0)}
     return total
 
@@ -98,7 +99,7 @@ def _scale(variance: Tensor, mean: Tensor) -> Tensor:
 
 def statistics(x: Tensor, state: Params) -> Tensor:  # -> [B, S]
     """A row's few numbers, finite for all finite rows; ±∞ counts as far out, NaN gives NaN."""
-    return torch.cat([_statistics(part, state) for part in torch.split(x, ROWS)])
+    return torch.cat([_statistics(part, state) for part in chunks(x, ROWS)])
 
 
 def _statistics(x: Tensor, state: Params) -> Tensor:
@@ -113,9 +114,9 @@ def _statistics(x: Tensor, state: Params) -> Tensor:
         columns += [white[:, : COORDINATES[name]]]
     columns += [view for name, view in views.items() if name not in COORDINATES]
     if "each/mean" in state:
-        z = _standard(x.double().asinh(), state, "each")
+        z = _standard(asinh(x.double()), state, "each")
         columns += [_log_energy(z), z.abs().amax(1).log1p()]
-    return torch.cat([c.float().reshape(len(x), -1) for c in columns], 1)
+    return torch.cat([c.float().reshape(x.shape[0], -1) for c in columns], 1)
 
 
 def _standard(view: Tensor, state: Params, name: str) -> Tensor:
@@ -128,8 +129,8 @@ def _log_energy(z: Tensor) -> Tensor:
 
 def _views(x: Tensor, seed: int) -> Params:
     if x.ndim == 2:
-        return {"columns": _sketch(x.double().asinh(), seed)}
-    parts = [_image_views(scaled(part)) for part in torch.split(x, IMAGES)]
+        return {"columns": _sketch(asinh(x.double()), seed)}
+    parts = [_image_views(scaled(part)) for part in chunks(x, IMAGES)]
     return zip_with(lambda *views: torch.cat(views), *parts)
 
 
@@ -149,8 +150,8 @@ def _image_views(x: Tensor) -> Params:  # [B, C, H, W], from 0 to 1
     # Brightness, then differences of colour: the cosine basis over channels.
     x = torch.einsum("dc,bchw->bdhw", _cosines(channels) / math.sqrt(channels), x)
     light, colour = x[:, :1], x[:, 1:]
-    coarse = F.adaptive_avg_pool2d(light, (min(PIXELS, height), min(PIXELS, width)))
-    tint = F.adaptive_avg_pool2d(colour, (PIXELS // 2, PIXELS // 2)) if channels > 1 else colour
+    coarse = pool_to(light, (min(PIXELS, height), min(PIXELS, width)))
+    tint = pool_to(colour, (PIXELS // 2, PIXELS // 2)) if channels > 1 else colour
     fine, whole = _energies(x, 2)
     rough, whole_rough = _energies(F.avg_pool2d(x, 2), 1)
     texture = [fine[:, 0], rough[:, 0], whole[:, 1:], whole_rough[:, 1:]]
@@ -180,7 +181,7 @@ def _energies(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     kernels = torch.einsum("ai,bj->abij", basis, basis).reshape(-1, 1, SIDE, SIDE)[1:]
     energy = F.conv2d(x.flatten(0, 1)[:, None], kernels, stride=stride).square_()
     height, width = (min(CELLS, side) for side in energy.shape[2:])
-    parts, whole = F.adaptive_avg_pool2d(energy, (height, width)), energy.mean((2, 3))
+    parts, whole = pool_to(energy, (height, width)), energy.mean((2, 3))
     logs = [(e + LEVEL**2).log() for e in (parts, whole)]
     local, overall = (e.reshape(*x.shape[:2], e.shape[1:].numel()) for e in logs)
     return local, overall
@@ -189,9 +190,7 @@ def _energies(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
 def _histogram(x: Tensor, bins: int) -> Tensor:  # [B, …] -> [B, bins]
     """Roots of the shares of pixels by value, from 0 to 1."""
     place = (x.flatten(1) * (bins * 255 / 256)).long().clamp(0, bins - 1)
-    place += bins * torch.arange(len(x))[:, None]
-    count = torch.bincount(place.flatten(), minlength=bins * len(x))
-    return (count.reshape(len(x), bins) / place.shape[1]).sqrt()
+    return (count_each(place, bins) / place.shape[1]).sqrt()
 
 
 def spread(s: Tensor, y: Tensor, classes: int) -> Params:

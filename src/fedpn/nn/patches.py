@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from fedpn.core.tracing import chunks, pool_to
+
 SIZE = 6  # of a patch's side, where images allow it
 EPSILON = 1e-4  # of contrasts: about 2.5 of 255 levels
 RIDGE = 0.1  # of the whitening
@@ -72,15 +74,16 @@ def draw_filters(m: PatchMoments, count: int, rng: torch.Generator) -> tuple[Ten
 
 def pooled(x: Tensor, filters: Tensor, shift: Tensor) -> Tensor:  # -> [B, 2·M·9]
     """Soft-thresholded responses to both signs of each filter, averaged over parts of the image."""
-    return torch.cat([_pooled(part, filters, shift) for part in torch.split(x, IMAGES)])
+    return torch.cat([_pooled(part, filters, shift) for part in chunks(x, IMAGES)])
 
 
 def _pooled(x: Tensor, filters: Tensor, shift: Tensor) -> Tensor:
     """A filter's response to a contrast-normalised patch follows from three plain convolutions."""
     x = scaled(x)
-    channels, size = x.shape[1], patch_size(*x.shape[2:])
+    channels, *sides = map(int, x.shape[1:])
+    size = patch_size(*sides)
     kernels = filters.reshape(len(filters), channels, size, size)
-    box = x.new_full((1, channels, size, size), 1 / filters.shape[1])
+    box = torch.full((1, channels, size, size), 1 / int(filters.shape[1]), device=x.device)
     mean, square = F.conv2d(x, box), F.conv2d(x.square(), box)
     scale = ((square - mean.square()).clamp(min=0) + EPSILON).rsqrt()
     tilt = filters.sum(1)[:, None, None]
@@ -88,5 +91,5 @@ def _pooled(x: Tensor, filters: Tensor, shift: Tensor) -> Tensor:
     response.addcmul_(mean, tilt, value=-1).mul_(scale).sub_(shift[:, None, None])
     below = F.relu_(-response - THRESHOLD)
     above = F.relu_(response.sub_(THRESHOLD))
-    both = [F.adaptive_avg_pool2d(side, CELLS).flatten(1) for side in (above, below)]
+    both = [pool_to(side, (CELLS, CELLS)).flatten(1) for side in (above, below)]
     return torch.cat(both, 1)

@@ -71,7 +71,8 @@ class Quantiles(Rule):
         """Decides row by row."""
         local, shared, score = views.local, views.shared, views.score
         delegate = score > self.epistemic
-        doubt = torch.where(delegate, shared.total > self.total, local.aleatoric > self.aleatoric)
+        unsure, unclear = shared.total > self.total, local.aleatoric > self.aleatoric
+        doubt = (delegate & unsure) | (~delegate & unclear)
         probs = torch.where(delegate[:, None], shared.probs, local.probs)
         return refuse_unsound(
             Decision(

@@ -79,8 +79,8 @@ class Decision(NamedTuple):
     @property
     def delegated(self) -> Tensor:
         """Whether the federation is asked in the client's stead."""
-        asked = torch.tensor([Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN])
-        return torch.isin(self.outcome, asked.to(self.outcome.device))
+        sent_on = (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+        return (self.outcome == sent_on[0]) | (self.outcome == sent_on[1])
 
     @property
     def answered(self) -> Tensor:

@@ -245,7 +245,8 @@ def hold(decision: Decision, views: Views, held: Standards) -> Decision:
     if held.promises is not None:
         own, foreign = (promise.threshold for promise in held.promises)
         limits = [promises.may_answer(decision.total, limit) for limit in (own, foreign)]
-        answer = torch.where(decision.delegated, limits[1], limits[0])
+        sent_on = decision.delegated
+        answer = (sent_on & limits[1]) | (~sent_on & limits[0])
         unsound = outcome == int(Outcome.STRANGER)
         outcome = torch.where(unsound, outcome, 2 * side + (~answer).long())
     if len(held.odd):

@@ -113,7 +113,9 @@ class Predictor:
     def views(self, x: Tensor) -> Views:
         """All that is known of inputs, in the form that the model was trained on."""
         b, rows = self.bundle, np.arange(len(x))
-        embed = Embedder(self.model, x, b.predictor)
+        # A client may have entries of the encoder to itself; the federation's model has its own.
+        owned = self.model.task.encoder_names & b.own.keys()
+        embed = Embedder(self.model, x, b.shared or b.predictor, owned)
         observe = Observer(self.model, b.shared, embed, self.head, b.head)
         own = observe.local(b.own, rows)
         if b.rule is None:

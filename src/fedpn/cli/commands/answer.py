@@ -110,6 +110,7 @@ def _add_export(commands: Any) -> None:
     option("run", type=Path, metavar="RUN", help="a finished run")
     option("--client", help="whose")
     option("--out", type=Path, required=True, help="the new folder")
+    option("--onnx", action="store_true", help="add model.onnx: from inputs to who answers what")
     option("--trust", action="store_true", help=TRUST)
 
 
@@ -117,4 +118,9 @@ def _export(options: argparse.Namespace) -> None:
     from fedpn.serving.export import export
 
     bundle = export(options.run, options.client, options.out, options.trust)
+    if options.onnx:
+        from fedpn.serving.onnx import FILE, write_onnx
+        from fedpn.serving.predict import load
+
+        write_onnx(load(options.out, trust=options.trust), options.out / FILE)
     print(f"client {bundle.client}: {options.out} (try: fedpn predict {options.out} INPUT)")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedpn.core import seeds
+from fedpn.core import seeds, tracing
 from fedpn.core.trees import Params, Slots
 from fedpn.federated.heads.base import Seen
 from fedpn.nn import patches
@@ -78,7 +78,7 @@ class Features:
             raw = (self._raw(seen, blocks) - state["mean"]) * state["scale"]
             waves = (raw @ state["frequencies"] + state["phases"]).cos()
             found += [raw, waves]
-        ones = torch.ones(len(seen.x), 1, device=seen.x.device)
+        ones = torch.ones(seen.x.shape[0], 1, device=seen.x.device)
         phi = torch.cat(found, 1)
         if self.clip:
             phi = phi * (self.clip / phi.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
@@ -95,7 +95,5 @@ class Features:
 
 def chunks(seen: Seen) -> list[Seen]:
     """Rows in parts that fit a processor's cache."""
-    return [
-        Seen(seen.model, seen.params, x, z)
-        for x, z in zip(torch.split(seen.x, CHUNK), torch.split(seen.z, CHUNK), strict=True)
-    ]
+    parts = zip(tracing.chunks(seen.x, CHUNK), tracing.chunks(seen.z, CHUNK), strict=True)
+    return [Seen(seen.model, seen.params, x, z) for x, z in parts]

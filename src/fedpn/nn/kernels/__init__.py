@@ -10,6 +10,7 @@ C rather than numba, by measurement (`benchmarks/README.md`).
 import torch
 from torch import Tensor
 
+from fedpn.core.tracing import is_traced
 from fedpn.nn.kernels import conv, eager, radial
 from fedpn.nn.kernels.eager import Radial
 from fedpn.nn.kernels.native import status
@@ -22,7 +23,7 @@ def conv_relu_pool(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
     [B, C, H, W], [O, C, k, k], [O] -> [B, O, (H−k+1)/2, (W−k+1)/2]
     """
-    if not _traced() and conv.suits(x, weight, bias):
+    if not is_traced() and conv.suits(x, weight, bias):
         return conv.conv_relu_pool(x, weight, bias)
     return eager.conv_relu_pool(x, weight, bias)
 
@@ -33,7 +34,7 @@ def radial_log_prob(z: Tensor, flow: Radial) -> tuple[Tensor, Tensor]:
     Both are equal; the first sends gradients to z and to the flow, the second to z alone (the
     stop-gradient of eq. 8, for the price of one pass). [..., D] -> [...], [...]
     """
-    if z.dim() == 3 and z.shape[1] == 1 and not _traced() and radial.suits(z[:, 0], flow):
+    if z.dim() == 3 and z.shape[1] == 1 and not is_traced() and radial.suits(z[:, 0], flow):
         return radial.radial_log_prob(z[:, 0], flow, None)
     return eager.radial_log_prob(z, flow)
 
@@ -43,11 +44,6 @@ def label_log_prob(z: Tensor, flows: Radial, labels: Tensor) -> tuple[Tensor, Te
 
     z [B, D], x0 [K, L, D], a and s [K, L], labels [B] -> [B], [B]
     """
-    if labels.dtype == torch.int64 and not _traced() and radial.suits(z, flows):
+    if labels.dtype == torch.int64 and not is_traced() and radial.suits(z, flows):
         return radial.radial_log_prob(z, flows, labels)
     return eager.radial_log_prob(z, Radial(*(p[labels] for p in flows)))
-
-
-def _traced() -> bool:
-    """Compilers and exporters see through PyTorch's own operations only."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
