@@ -14,6 +14,7 @@ from fedpn.reporting.finished import Example, Figures, Metrics, Origin, Round
 from fedpn.reporting.pixels import data_uri
 from fedpn.reporting.tables import accuracy_table, class_table, client_table, measures
 from fedpn.routing.outcomes import Outcome, Source
+from fedpn.routing.standards import promise_in_words
 
 ANSWERERS = {
     Source.LOCAL: "the client's own model answers",
@@ -69,6 +70,7 @@ def render(title: str, runs: Sequence[Metrics], first: Path, files: Mapping[str,
         headline=runs[0].headline,
         spread="the deviation over clients" if len(runs) == 1 else "the standard error over seeds",
         measures=measures(runs),
+        promise=_promise(runs[0]),
         warnings=[warning for run in runs for warning in run.warnings],
         drawings=list(_drawings(figures, finished.read_history(first), origin, by_class)),
         cards=_cards(figures.examples, images, origin),
@@ -77,6 +79,14 @@ def render(title: str, runs: Sequence[Metrics], first: Path, files: Mapping[str,
         provenance=_provenance(runs, origin),
         files=files,
     )
+
+
+def _promise(run: Metrics) -> str:
+    """What the run promises, and what that assumes; "" where nothing was asked for."""
+    risk, sure = run.measures["risk"], run.measures["sure"]
+    if risk is None or sure is None:
+        return ""
+    return promise_in_words(risk, sure, "the client's calibration rows")
 
 
 def _provenance(runs: Sequence[Metrics], origin: Origin) -> dict[str, str]:

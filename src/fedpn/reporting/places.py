@@ -12,6 +12,7 @@ MEASURES = {
     "fpr95": ("routing", "fpr95"),
     "adaptive_ece": ("calibration", "adaptive_ece"),
     "risk": ("promise", "risk"),
+    "sure": ("promise", "sure"),
     "wrong_own": ("promise", "own", "wrong"),
     "wrong_foreign": ("promise", "foreign", "wrong"),
     "answered_own": ("promise", "own", "answered"),

@@ -167,7 +167,7 @@ class Bayes(Rule):
         if lesson.pooled is None:
             return None
         classes = len(lesson.counts)
-        doubts = (lesson.pooled[f"{who}/doubt"].sum(0) for who in ("bayes", "shared"))
+        doubts = (lesson.pooled[f"{who}/doubt"] for who in ("bayes", "shared"))
         limits = (pooled_threshold(counts, classes, settings.abstain) for counts in doubts)
         return cls(*learn_priors(lesson.counts), 0.0, *limits)
 

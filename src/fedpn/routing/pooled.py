@@ -2,7 +2,7 @@
 
 The federation's model is asked about the rows, and Bayes' rule under each client's prior. From
 these counts come thresholds for clients with few rows, and promises about inputs that are foreign
-to a client, for which the rows of the classes that it has not stand.
+to a client. They are not counted by class: which classes a client has is its own affair.
 """
 
 import math
@@ -64,24 +64,23 @@ def _foreign_probs(shared: Opinion, labels: Tensor, counts: Tensor) -> Tensor:  
 def count_rows(shared: Opinion, labels: Tensor, counts: Tensor, kind: Kind) -> Params:
     """A client's counts, by its training rows of each class, [K], and its held-out rows.
 
-    Doubts and mistakes of the federation's model by class; the same of Bayes' rule under the
+    Doubts and mistakes of the federation's model; the same of Bayes' rule under the
     client's prior, and under that of a client to whom the rows would be foreign.
     """
     classes = len(counts)
     doubts, odds = doubt_edges(classes), odd_edges(kind, classes)
     wrong = shared.label != labels
     odd = true_scores(shared.probs, labels, kind)
-    of_class = [labels == c for c in range(classes)]
     views = Views(shared, shared, shared.total)
     mixed = believe(views, *learn_priors(counts), 0.0).probs(EVEN)
     foreign = _foreign_probs(shared, labels, counts)
     return {
-        "shared/doubt": torch.stack([tally(shared.total[m], wrong[m], doubts) for m in of_class]),
-        "shared/odd": torch.stack([tally(odd[m], None, odds) for m in of_class]),
+        "shared/doubt": tally(shared.total, wrong, doubts),
+        "shared/odd": tally(odd, None, odds),
         "shared/heat": losses_by_temperature(shared.probs, labels),
-        "bayes/doubt": tally(entropy(mixed), mixed.argmax(-1) != labels, doubts)[None],
-        "bayes/foreign": tally(entropy(foreign), foreign.argmax(-1) != labels, doubts)[None],
-        "bayes/odd": tally(true_scores(mixed, labels, kind), None, odds)[None],
+        "bayes/doubt": tally(entropy(mixed), mixed.argmax(-1) != labels, doubts),
+        "bayes/foreign": tally(entropy(foreign), foreign.argmax(-1) != labels, doubts),
+        "bayes/odd": tally(true_scores(mixed, labels, kind), None, odds),
         "bayes/heat": losses_by_temperature(mixed, labels),
     }
 

@@ -45,8 +45,7 @@ class Quantiles(Rule):
         """A client that cannot know its own inputs sends all of them on to the federation."""
         if lesson.pooled is None:
             return None
-        counts = lesson.pooled["shared/doubt"].sum(0)
-        classes = len(lesson.counts)
+        counts, classes = lesson.pooled["shared/doubt"], len(lesson.counts)
         total = pooled_threshold(counts, classes, settings.abstain)
         return cls(epistemic=-math.inf, aleatoric=0.0, total=total)
 

@@ -75,13 +75,18 @@ class Standards(NamedTuple):
         if self.promises is None:
             return ""
         risk, sure = self.asked.tolist()
-        return (
-            f"Of the inputs that are answered, at most {100 * risk:g} % are answered wrongly, with "
-            f"{100 * sure:g} % confidence: for inputs drawn like "
-            + ("all clients' calibration rows" if self.borrowed else "its own calibration rows")
-            + ", and for inputs of classes that the client has not drawn like the other clients'. "
-            "It says nothing of other inputs, nor of any single class."
-        )
+        whose = "all clients' calibration rows" if self.borrowed else "its own calibration rows"
+        return promise_in_words(risk, sure, whose)
+
+
+def promise_in_words(risk: float, sure: float, whose: str) -> str:
+    """What is promised, and of which inputs."""
+    return (
+        f"Of the inputs that are answered, at most {100 * risk:g} % are answered wrongly, with "
+        f"{100 * sure:g} % confidence: for inputs drawn like {whose}, and for inputs of other "
+        "classes drawn like the other clients'. It says nothing of other inputs, nor of any single "
+        "class."
+    )
 
 
 def of_state(state: Params) -> Standards:
@@ -145,8 +150,6 @@ def _point(lesson: Lesson, settings: RoutingSettings) -> Tensor:  # [K]
     frequent = lesson.counts.double()
     if settings.operating_point == "likeliest":
         return torch.ones_like(frequent)
-    if lesson.pooled is not None:
-        frequent = lesson.pooled["shared/doubt"][:, 0].sum(1).double()
     return frequent.sum() / (len(frequent) * frequent.clamp(min=1))
 
 
@@ -180,10 +183,10 @@ def _promises(
     absent = bool((lesson.counts == 0).any())
     foreign = NOTHING
     if pooled is not None:
-        rows = pooled["shared/doubt"][_foreign(lesson, lender)]
-        foreign = promises.promise((pooled["bayes/foreign"] if weighs else rows).sum(0), *asked)
+        counts = pooled["bayes/foreign" if weighs else "shared/doubt"]
+        foreign = promises.promise(counts, *asked)
     if lender and pooled is not None:
-        own = promises.promise(pooled[f"{lender}/doubt"].sum(0), *asked)
+        own = promises.promise(pooled[f"{lender}/doubt"], *asked)
     else:
         limited = (decision.delegated | weighs) & (rule is not None) & (absent or not weighs)
         refused = limited & ~promises.may_answer(decision.total, foreign.threshold)
@@ -198,13 +201,6 @@ def _promises(
     return own._replace(threshold=both) if weighs else own, foreign._replace(threshold=both)
 
 
-def _foreign(lesson: Lesson, lender: str) -> Tensor:  # [K], bool
-    """The classes whose rows stand for foreign inputs: those that the client has not; all where it
-    has them all, or may send all inputs on."""
-    absent = lesson.counts == 0
-    return absent if absent.any() and not lender else torch.ones_like(absent)
-
-
 def _odd(decision: Decision, lesson: Lesson, settings: RoutingSettings, lender: str) -> Tensor:
     """How odd classes of sets may be, [2], for own inputs and for those that are sent on."""
     kind, pooled = settings.set_kind, lesson.pooled
@@ -212,11 +208,10 @@ def _odd(decision: Decision, lesson: Lesson, settings: RoutingSettings, lender: 
     probs = _answering(decision, lesson.views)
     counts = promises.tally(true_scores(probs, lesson.labels, kind), None, edges)
     if lender and pooled is not None:
-        counts = pooled[f"{lender}/odd"].sum(0)
+        counts = pooled[f"{lender}/odd"]
     own = foreign = promises.set_threshold(counts, edges, settings.sets)
     if pooled is not None:
-        rows = pooled["shared/odd"][_foreign(lesson, lender)].sum(0)
-        foreign = max(own, promises.set_threshold(rows, edges, settings.sets))
+        foreign = max(own, promises.set_threshold(pooled["shared/odd"], edges, settings.sets))
     return torch.tensor([own, foreign], dtype=torch.float64)
 
 

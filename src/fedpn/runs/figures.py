@@ -11,7 +11,8 @@ from fedpn.core import metrics, seeds
 from fedpn.data.federation import Federation
 from fedpn.routing.outcomes import OUTCOMES, Outcome
 from fedpn.routing.quantiles import Quantiles
-from fedpn.routing.rule import Rule, Scores
+from fedpn.routing.rule import STRANGE, Rule, Scores
+from fedpn.routing.standards import reason
 from fedpn.runs.evaluate import Answer, View
 
 BINS = 48
@@ -132,5 +133,15 @@ def _card(view: View, client: int, i: int, outcome: Outcome) -> dict[str, Any]:
         "confidence": float(d.probs[i].max()),
         "source": outcome.source,
         "outcome": outcome.label,
-        "reason": view.rule.reason(outcome, scores),
+        "reason": _why(view, i, outcome, scores),
     }
+
+
+def _why(view: View, i: int, outcome: Outcome, scores: Scores) -> str:
+    """As a bundle would tell it."""
+    assert view.rule is not None and view.decision is not None and view.held is not None
+    probs = view.decision.probs[i]
+    broke_down = bool((probs == probs[0]).all())  # then all classes are equally likely
+    if outcome is Outcome.STRANGER and not broke_down:
+        return STRANGE
+    return reason(view.rule, outcome, scores, view.held)
