@@ -167,6 +167,7 @@ def _image_views(x: Tensor) -> Params:  # [B, C, H, W], from 0 to 1
     return {name: torch.cat([t.flatten(1) for t in parts], 1) for name, parts in views.items()}
 
 
+@functools.lru_cache
 def _cosines(n: int) -> Tensor:
     """The orthonormal cosine basis, one function a row; the first is constant."""
     i = torch.arange(n)

@@ -225,15 +225,12 @@ class Bayes(Rule):
         >>> Bayes(even, even, 0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, Scores(0.04, 0.1, 0.2))
         '96 % own: of the kinds that this client has, and clear (0.2 ≤ 0.5)'
         """
-        ours, theirs = (
-            compare(scores.total, limit) for limit in (self.own_doubt, self.foreign_doubt)
-        )
-        why = {
-            Outcome.LOCAL_CONFIDENT: f"and clear ({ours})",
-            Outcome.LOCAL_AMBIGUOUS: f"but ambiguous ({ours})",
-            Outcome.LOCAL_OOD: f"who can tell ({theirs})",
-            Outcome.GLOBAL_UNCERTAIN: f"who doubt ({theirs})",
-        }
         if outcome is Outcome.STRANGER:
             return UNSOUND
-        return f"{self.whose(outcome, scores)}, {why[outcome]}"
+        limit, how = {
+            Outcome.LOCAL_CONFIDENT: (self.own_doubt, "and clear"),
+            Outcome.LOCAL_AMBIGUOUS: (self.own_doubt, "but ambiguous"),
+            Outcome.LOCAL_OOD: (self.foreign_doubt, "who can tell"),
+            Outcome.GLOBAL_UNCERTAIN: (self.foreign_doubt, "who doubt"),
+        }[outcome]
+        return f"{self.whose(outcome, scores)}, {how} ({compare(scores.total, limit)})"

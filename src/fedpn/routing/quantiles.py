@@ -96,14 +96,12 @@ class Quantiles(Rule):
         >>> Quantiles(4.0, 0.5, 0.5).reason(Outcome.LOCAL_OOD, Scores(9.5, 0.1, 0.2))
         "scored unlike this client's rows (9.5 > 4), and the federation is sure (0.2 ≤ 0.5)"
         """
-        clear = f"({compare(scores.aleatoric, self.aleatoric)})"
-        sure = f"({compare(scores.total, self.total)})"
-        why = {
-            Outcome.LOCAL_CONFIDENT: f"and clear {clear}",
-            Outcome.LOCAL_AMBIGUOUS: f"but ambiguous {clear}",
-            Outcome.LOCAL_OOD: f"and the federation is sure {sure}",
-            Outcome.GLOBAL_UNCERTAIN: f"and the federation is not sure {sure}",
-        }
         if outcome is Outcome.STRANGER:
             return UNSOUND
-        return f"{self.whose(outcome, scores)}, {why[outcome]}"
+        how, *compared = {
+            Outcome.LOCAL_CONFIDENT: ("and clear", scores.aleatoric, self.aleatoric),
+            Outcome.LOCAL_AMBIGUOUS: ("but ambiguous", scores.aleatoric, self.aleatoric),
+            Outcome.LOCAL_OOD: ("and the federation is sure", scores.total, self.total),
+            Outcome.GLOBAL_UNCERTAIN: ("and the federation is not sure", scores.total, self.total),
+        }[outcome]
+        return f"{self.whose(outcome, scores)}, {how} ({compare(*compared)})"
