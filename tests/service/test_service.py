@@ -210,6 +210,16 @@ def test_a_full_queue_says_so_and_what_was_taken_is_answered(pictures, digits):
         worker.submit(Job("0", digits.x[:1], None))
 
 
+def test_who_gives_up_waiting_does_not_harm_the_others(pictures, digits):
+    worker = Worker(Library([pictures]), Limits(linger=0.3), Counters(), None)
+    worker.had_company = True  # so that it lingers
+    first, second = (worker.submit(Job("0", digits.x[:2], 0.5)) for _ in range(2))
+    assert first.cancel()
+    assert len(second.result(60)) == 2
+    worker.close()
+    assert worker.waiting == 0
+
+
 def test_one_bad_batch_does_not_end_the_worker(pictures, digits):
     worker = Worker(Library([pictures]), Limits(), Counters(), None)
     with pytest.raises(Exception, match=r"channels|shape|size|expected"):

@@ -104,7 +104,11 @@ class Worker:
         jobs = [job for job in taken if job is not None]
         groups: dict[tuple[str, float | None], list[Job]] = {}
         for job in jobs:
-            groups.setdefault((job.client, job.share), []).append(job)
+            # Who has given up waiting is not answered; who has not cannot give up any more.
+            if job.done.set_running_or_notify_cancel():
+                groups.setdefault((job.client, job.share), []).append(job)
+            else:
+                self._forget([job])
         for (client, share), group in groups.items():
             try:
                 told = self._answer(self.library[client], client, share, group)
@@ -115,9 +119,12 @@ class Worker:
                     if not job.done.done():
                         job.done.set_exception(error)
             finally:
-                with self._lock:
-                    self.waiting -= sum(len(job.rows) for job in group)
+                self._forget(group)
         return len(jobs) < len(taken)
+
+    def _forget(self, jobs: list[Job]) -> None:
+        with self._lock:
+            self.waiting -= sum(len(job.rows) for job in jobs)
 
     @torch.no_grad()
     def _answer(
