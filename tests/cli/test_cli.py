@@ -62,6 +62,8 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "mine.csv"], "--dataset mine.csv"),
         (["run", "--algorithm", "fedavg", "--set", "fedpn.gamma=1"], "changes nothing"),
         (["run", *MEDIAN, "--set", "routing.outliers=0.001"], "raise routing.outliers"),
+        (["run", "--risk", "0.05", *MEDIAN], "routing.risk needs counts"),
+        (["run", "--risk", "2"], "must be at least 0 and below 1"),
         (["run", "--set", "data.features=['a']"], "is no table"),
         (["data", "check", "digits"], "fedpn data show digits"),
         (["run", "--algorithm", ":X"], "cannot import"),

@@ -184,3 +184,32 @@ def test_reasons_speak_of_the_promise_where_there_is_one():
     plain = reason(rule, Outcome.LOCAL_CONFIDENT, scores, usual(OWN.double()))
     assert plain == rule.reason(Outcome.LOCAL_CONFIDENT, scores)
     assert "at most 10 %" in held.words() and usual(OWN.double()).words() == ""
+
+
+def test_a_promise_does_not_hang_on_the_share_that_a_stream_has():
+    """Else a stream of own inputs would have foreign ones answered as own, and surely."""
+    taught = lesson(np.random.default_rng(7))
+    rule, held = teach(Bayes, taught, SETTINGS)
+    half, nearly_all = (
+        hold(decide(rule, taught.views._replace(share=share), held), taught.views, held)
+        for share in (0.5, 0.98)
+    )
+    assert torch.equal(half.outcome, nearly_all.outcome)
+    assert torch.equal(half.label, nearly_all.label)
+    free = usual(OWN.double())
+    other = decide(rule, taught.views._replace(share=0.98), free)
+    assert not torch.equal(other.probs, half.probs)
+
+
+def test_what_was_not_tested_is_not_promised():
+    settings = replace(SETTINGS, operating_point="balanced")
+    with pytest.raises(UserError, match="does not go with routing"):
+        teach(Bayes, lesson(np.random.default_rng(8)), settings)
+
+
+def test_classes_that_a_client_has_not_are_not_blown_up():
+    """Balanced: by the prior that answers were formed under, not by rows that are not there."""
+    taught = lesson(np.random.default_rng(9))._replace(counts=torch.tensor([95, 5, 0, 0, 0]))
+    _, held = teach(Bayes, taught, RoutingSettings(operating_point="balanced"))
+    assert held.point[1] > held.point[2] > held.point[0]
+    assert float(held.point.max() / held.point.min()) < 30

@@ -157,8 +157,11 @@ def test_tokens_hosts_and_origins_are_checked(pictures, digits):
             assert service.get("/v1/clients", headers=head).status_code == 401
         good = {"Authorization": "Bearer a long secret of one's own"}
         assert service.get("/v1/clients", headers=good).status_code == 200
-        elsewhere = good | {"Origin": "http://evil.example"}
-        assert service.get("/v1/clients", headers=elsewhere).status_code == 403
+        for origin in ("http://evil.example", "null", ""):
+            elsewhere = good | {"Origin": origin}
+            assert service.get("/v1/clients", headers=elsewhere).status_code == 403
+        here = good | {"Origin": "http://example.org"}
+        assert service.get("/v1/clients", headers=here).status_code == 200
     with TestClient(make_app(Library([pictures])), base_url="http://evil.example") as service:
         assert service.get("/v1/clients").status_code == 403  # another name of this machine
 

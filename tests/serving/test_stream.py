@@ -101,3 +101,39 @@ def test_nothing_in_nothing_out(run, digits, tmp_path, capsys):
     command = ["predict", str(run), str(tmp_path / "a.npz"), "--client", "0"]
     assert main([*command, "--out", str(tmp_path / "a.csv")]) == 0
     assert "0 answers" in capsys.readouterr().out
+
+
+def test_a_column_that_is_empty_at_first_may_hold_texts_later(tmp_path):
+    from pyarrow import parquet
+
+    from fedpn.cli.commands.rows import GROUP, write_rows
+
+    rows = [{"label": None, "n": i} for i in range(GROUP)] + [{"label": "7", "n": GROUP}]
+    assert write_rows(tmp_path / "a.parquet", iter(rows)) == GROUP + 1
+    assert parquet.read_table(tmp_path / "a.parquet")["label"][GROUP].as_py() == "7"
+
+
+def test_columns_that_pass_through_do_not_hide_answers(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    lines = ["a,b,label"] + [
+        f"{v:.2f},{w:.2f},{i % 2}" for i, (v, w) in enumerate(rng.normal(size=(120, 2)))
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    fedpn.run(tmp_path / "run", dataset=str(tmp_path / "t.csv"), algorithm="analytic", clients=2)
+    command = ["predict", str(tmp_path / "run"), str(tmp_path / "t.csv"), "--client", "0"]
+    assert main([*command, "--id", "label"]) == 2
+    assert "answers have a column of that name" in capsys.readouterr().err
+    assert main([*command, "--id", "a", "--out", str(tmp_path / "a.jsonl")]) == 0
+
+
+def test_pictures_from_pillow_are_read_as_files_are(run, tmp_path):
+    pixels = np.zeros((40, 40, 3), np.uint8)
+    pixels[:10] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif)
+    predictor = fedpn.load(run, "0")
+    with Image.open(tmp_path / "a.jpg") as picture:
+        found = predictor(picture, 0.5)[0].probabilities
+    assert found == pytest.approx(predictor(tmp_path / "a.jpg", 0.5)[0].probabilities, abs=0.02)
+    assert predictor(Image.new("CMYK", (30, 30)))[0].source == "nobody"

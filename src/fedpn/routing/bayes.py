@@ -172,7 +172,7 @@ class Bayes(Rule):
         return cls(*learn_priors(lesson.counts), 0.0, *limits)
 
     def common(self, views: Views) -> tuple[Rule, Views]:
-        return replace(self, weight=0.0), views._replace(own_logits=None)
+        return replace(self, weight=0.0), views._replace(own_logits=None, share=EVEN)
 
     def remarks(self, classes: int) -> list[str]:
         said = []

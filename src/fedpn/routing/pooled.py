@@ -39,25 +39,26 @@ def losses_by_temperature(probs: Tensor, labels: Tensor) -> Tensor:  # -> [T]
 
 
 def as_foreign(labels: Tensor, counts: Tensor) -> Tensor:  # [B], [K] -> [B, K]
-    """For each row the classes of a client to whom it would be foreign: as many as this client has,
-    taken in turn from those that the row is not of.
+    """For each row π_own of a client to whom it would be foreign: with as many classes as this one,
+    in the same shares, taken in turn from those that the row is not of.
 
-    >>> as_foreign(torch.tensor([0, 0]), torch.tensor([5, 0, 0, 0])).long()
-    tensor([[0, 1, 0, 0],
-            [0, 0, 1, 0]])
+    >>> as_foreign(torch.tensor([0, 0]), torch.tensor([6, 0, 0, 2]))
+    tensor([[0.0000, 0.7500, 0.2500, 0.0000],
+            [0.0000, 0.0000, 0.7500, 0.2500]], dtype=torch.float64)
     """
     classes = len(counts)
-    owned = min(int((counts > 0).sum()), classes - 1)
-    turn = torch.arange(len(labels))[:, None] + torch.arange(owned)
+    shares = counts[counts > 0].double().sort(descending=True).values[: classes - 1]
+    turn = torch.arange(len(labels))[:, None] + torch.arange(len(shares))
     picked = (labels[:, None] + 1 + turn % (classes - 1)) % classes
-    return torch.zeros(len(labels), classes).scatter_(1, picked, 1.0).bool()
+    own = torch.zeros(len(labels), classes, dtype=torch.float64)
+    return own.scatter_(1, picked, (shares / shares.sum()).expand(len(labels), -1))
 
 
 def _foreign_probs(shared: Opinion, labels: Tensor, counts: Tensor) -> Tensor:  # [B, K]
     """What Bayes' rule says of rows to clients to whom they are foreign, at an even share."""
-    mine = as_foreign(labels, counts).double()
-    prior = mine / mine.sum(1, keepdim=True) + (1 - mine) / (1 - mine).sum(1, keepdim=True)
-    weighed = shared.probs.double() * prior
+    own = as_foreign(labels, counts)
+    absent = (own == 0).double()
+    weighed = shared.probs.double() * (own + absent / absent.sum(1, keepdim=True))
     return weighed / weighed.sum(1, keepdim=True)
 
 

@@ -21,6 +21,7 @@ from fedpn.core import promises
 from fedpn.core.errors import UserError
 from fedpn.core.promises import Kind, Promise
 from fedpn.core.trees import Params
+from fedpn.routing.bayes import learn_priors
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.pooled import (
     TEMPERATURES,
@@ -111,6 +112,7 @@ def teach(
 ) -> tuple[Rule | None, Standards]:
     """A client's rule, and what its answers are held to, from its held-out rows; where these are
     too few for the thresholds or the promise, from those of all clients."""
+    check_promise(settings)
     if kind is None:
         return None, _learn(None, lesson, settings, "")
     borrowed = kind.borrow(lesson, settings)
@@ -122,6 +124,15 @@ def teach(
         if kept or borrowed is None:
             return rule, found
     return borrowed, _learn(borrowed, lesson, settings, kind.pooled_doubts)
+
+
+def check_promise(settings: RoutingSettings) -> None:
+    """Refuses a promise about answers that all clients' counts are not of."""
+    if settings.risk and settings.operating_point != "likeliest":
+        raise UserError(
+            "routing.risk promises something of the likeliest classes; it does not go with "
+            f"routing.operating_point={settings.operating_point}"
+        )
 
 
 def _learn(rule: Rule | None, lesson: Lesson, settings: RoutingSettings, lender: str) -> Standards:
@@ -146,11 +157,12 @@ def _learn(rule: Rule | None, lesson: Lesson, settings: RoutingSettings, lender:
 
 
 def _point(lesson: Lesson, settings: RoutingSettings) -> Tensor:  # [K]
-    """What probabilities are multiplied by: of `balanced`, one over how frequent classes are."""
-    frequent = lesson.counts.double()
+    """What probabilities are multiplied by: of `balanced`, one over the prior of each class."""
     if settings.operating_point == "likeliest":
-        return torch.ones_like(frequent)
-    return frequent.sum() / (len(frequent) * frequent.clamp(min=1))
+        return torch.ones(len(lesson.counts), dtype=torch.float64)
+    own, foreign = learn_priors(lesson.counts)
+    prior = (own + foreign) / 2 if foreign.any() else own
+    return 1 / (len(prior) * prior.clamp(min=1e-6))
 
 
 def _temperatures(decision: Decision, lesson: Lesson, lender: str) -> Tensor:  # [2]
@@ -223,8 +235,9 @@ def _answering(decision: Decision, views: Views) -> Tensor:  # [B, K]
 def decide(rule: Rule | None, views: Views, held: Standards) -> Decision:
     """What a rule decides at the operating point; without a rule the one model answers.
 
-    Where something is promised, only what all clients share has a say in weighed answers: how a
-    client's own model answers foreign inputs nobody has seen.
+    Where something is promised, only what all clients share has a say in weighed answers, at an
+    even share of own inputs: how a client's own model answers foreign inputs nobody has seen, and
+    a share that was learned would squeeze foreign inputs into own classes.
     """
     if rule is not None and len(held.asked):
         rule, views = rule.common(views)

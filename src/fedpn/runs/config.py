@@ -20,6 +20,7 @@ from fedpn.nn.encoders import ENCODERS
 from fedpn.routing.routers import ROUTERS, needs_posterior
 from fedpn.routing.rules import find_rule
 from fedpn.routing.settings import RoutingSettings
+from fedpn.routing.standards import check_promise
 
 # Settings of older versions, and where they went.
 MOVED = {
@@ -204,6 +205,12 @@ def check(config: Config) -> Config:
         )
     if not config.train.steps and not config.train.epochs:
         raise UserError("train.steps and train.epochs are both 0; a round needs some local work")
+    check_promise(config.routing)
+    if config.routing.risk and config.rule and not config.may_pool:
+        raise UserError(
+            "routing.risk needs counts of all clients' rows, which neither aggregation.rule="
+            f"{config.aggregation.rule} nor head.noise would cover; use mean, without noise"
+        )
     private = config.aggregation.rule == "private"
     if private and config.method.optimizer_state == "average":
         raise UserError(

@@ -17,7 +17,7 @@ from fedpn.service import schema
 from fedpn.service.counters import Counters
 from fedpn.service.decisions import Decisions
 from fedpn.service.guard import Guard
-from fedpn.service.library import Library
+from fedpn.service.library import Library, Unusable
 from fedpn.service.limits import Limits
 from fedpn.service.routes import add_answers, add_decisions, add_health
 from fedpn.service.state import Refused, Service, first_problem
@@ -95,6 +95,10 @@ def _tell_problems(app: FastAPI) -> None:
     @app.exception_handler(UserError)
     async def mistaken(_: Request, error: UserError) -> JSONResponse:
         return say(400, str(error))
+
+    @app.exception_handler(Unusable)
+    async def unusable(_: Request, error: Unusable) -> JSONResponse:
+        return say(503, str(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:

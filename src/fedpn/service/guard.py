@@ -53,12 +53,11 @@ class Guard:
 
     def refuse(self, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
         """The status and the sentence with which a request is refused, if it is."""
-        host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        if not self.token and host not in LOOPBACK:
+        if not self.token and _host(headers.get("host", "")) not in LOOPBACK:
             # A page of somebody else's may make a browser ask by another name of this machine.
             return 403, "without a token this service answers on this machine alone"
-        origin = urlsplit(headers.get("origin", "")).netloc
-        if origin and origin != headers.get("host"):
+        origin = headers.get("origin")  # "null" is that of pages in a sandbox
+        if origin is not None and origin.partition("://")[2] != headers.get("host"):
             return 403, "pages of other sites may not ask"
         given = headers.get("authorization", "").removeprefix("Bearer ")
         is_open = path in OPEN or not self.token
@@ -82,6 +81,17 @@ class Guard:
             return message
 
         return counted
+
+
+def _host(text: str) -> str:
+    """
+    >>> _host("127.0.0.1:8080"), _host("[::1]:80"), _host("[")
+    ('127.0.0.1', '::1', '')
+    """
+    try:
+        return urlsplit(f"//{text}").hostname or ""
+    except ValueError:
+        return ""
 
 
 SAFE = [

@@ -12,6 +12,10 @@ from fedpn.serving.bundle import About, place_of, read_about
 from fedpn.serving.predict import Predictor, load
 
 
+class Unusable(Exception):  # noqa: N818
+    """Models that cannot be opened."""
+
+
 @dataclass
 class Shelf:
     """A folder with models, as it was when it was opened."""
@@ -54,13 +58,18 @@ class Library:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise UserError(f"client {twice[0]} is in several of these folders; serve one of them")
+        for shelf in self.shelves:  # what cannot be opened is told at once, not to callers
+            name = shelf.about.clients[0]
+            self.open[name] = Answerer(load(shelf.path, name, trust), shelf.path)
 
     @property
     def clients(self) -> list[str]:
         return [name for shelf in self.shelves for name in shelf.about.clients]
 
     def about(self, client: str) -> About:
-        return self._shelf(client).about
+        """What a client's models are of; of those that answer now, though others be on disk."""
+        opened = self.open.get(client)
+        return self._shelf(client).about if opened is None else opened.predictor.bundle.about
 
     def folder(self, client: str) -> Path:
         return place_of(self._shelf(client).path)
@@ -75,7 +84,11 @@ class Library:
         with self._lock:
             if client not in self.open:
                 shelf = self._shelf(client)
-                self.open[client] = Answerer(load(shelf.path, client, self.trust), shelf.path)
+                try:
+                    predictor = load(shelf.path, client, self.trust)
+                except UserError:  # it names files, which are no caller's affair
+                    raise Unusable(f"the models of client {client} cannot be opened") from None
+                self.open[client] = Answerer(predictor, shelf.path)
             return self.open[client]
 
     def refresh(self) -> list[str]:
@@ -86,9 +99,9 @@ class Library:
                 if _mark(shelf.path) == shelf.mark:
                     continue
                 fresh = Shelf.open(shelf.path)
-                mine = [name for name in self.open if self.open[name].folder == shelf.path]
+                mine = [n for n, a in list(self.open.items()) if a.folder == shelf.path]
                 loaded = {n: load(shelf.path, n, self.trust) for n in mine}
-            except (UserError, OSError) as error:
+            except Exception as error:  # the watcher goes on, and so do the old models
                 self.problem = f"new models could not be read: {type(error).__name__}"
                 continue
             with self._lock:

@@ -1,11 +1,13 @@
 """The routes of the service, and what each of them tells."""
 
+import asyncio
+import json
 from dataclasses import asdict
 from importlib import resources
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
-from fastapi.responses import HTMLResponse, PlainTextResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
@@ -114,11 +116,14 @@ def add_answers(app: FastAPI, service: Service) -> None:
             question = await _from_form(request, service.limits.rows)
         else:
             try:
-                question = schema.Question.model_validate_json(await request.body())
+                read = schema.Question.model_validate_json  # a large one takes a while
+                question = await asyncio.to_thread(read, await request.body())
             except ValidationError as error:
                 raise Refused(422, first_problem(error.errors())) from None
         client = service.client(question.client)
-        return {"client": client, "answers": await service.answer(question, client)}
+        told = {"client": client, "answers": await service.answer(question, client)}
+        text = await asyncio.to_thread(json.dumps, told)
+        return Response(text, media_type="application/json")
 
     @app.get("/v1/samples", response_model=list[schema.Sample])
     def tries(client: Client = None) -> Any:

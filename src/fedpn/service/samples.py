@@ -1,6 +1,7 @@
 """Inputs to try on the page: some that the run kept as examples, and some strange ones."""
 
 import base64
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,9 @@ def samples(bundle: Bundle, folder: Path) -> list[Tree]:
 
 
 def as_sample(kind: str, content: bytes, shape: Sequence[int]) -> Tree:
-    """An input that was kept, as it can be shown."""
+    """An input that was kept, as it can be shown, if it is of this shape."""
+    if len(content) != math.prod(shape) * (4 if len(shape) == 1 else 1):
+        raise UserError("this input is of another shape than the models take now")
     if len(shape) == 1:
         row = np.frombuffer(content, np.float32).astype(float)
         return {"kind": kind, "picture": None, "row": np.nan_to_num(row).tolist()}

@@ -64,14 +64,14 @@ class Worker:
             if self.closed or self.waiting + len(job.rows) > self.limits.waiting:
                 raise Busy
             self.waiting += len(job.rows)
-        self.jobs.put(job)
+            self.jobs.put(job)  # before anybody closes
         return job.done
 
     def close(self) -> None:
         """Answers what was taken, and no more."""
         with self._lock:
             self.closed = True
-        self.jobs.put(None)
+            self.jobs.put(None)
         self.thread.join(timeout=self.limits.seconds)
 
     def _work(self) -> None:

@@ -241,8 +241,11 @@ def _is_pillow(value: Any) -> bool:
 
 def _picture(value: Any, shape: Sequence[int]) -> Array:  # [C, H, W]
     if _is_pillow(value):
-        file = io.BytesIO()
-        value.save(file, "PNG")
+        from PIL import ImageOps
+
+        upright, file = ImageOps.exif_transpose(value), io.BytesIO()
+        plain = upright if upright.mode in ("1", "L", "LA", "P", "RGB", "RGBA") else None
+        (plain or upright.convert("RGB")).save(file, "PNG")
         return picture.from_bytes(file.getvalue(), "a picture", shape)
     if isinstance(value, bytes):
         return picture.from_bytes(value, "a picture", shape)

@@ -70,7 +70,11 @@ def _predict(options: argparse.Namespace) -> None:
                 remarked = True
             for i, (name, answer) in enumerate(zip(part.names, answers, strict=True)):
                 passed = {column: values[i] for column, values in part.others.items()}
-                yield {"input": name} | passed | answer.row()
+                row = {"input": name} | answer.row()
+                if row.keys() & passed.keys():
+                    clash = min(row.keys() & passed.keys())
+                    raise UserError(f"--id {clash}: answers have a column of that name; rename it")
+                yield {"input": name} | passed | row
             done += len(answers)
             if time.monotonic() - shown > SECONDS:
                 shown = time.monotonic()

@@ -62,7 +62,7 @@ def _no_formula(cell: Any) -> Any:
 def _json_lines(place: Path, rows: Iterable[Row]) -> None:
     with _text(place) as file:
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 
 def _markdown(place: Path, rows: Iterable[Row]) -> None:
@@ -88,7 +88,12 @@ def _parquet(place: Path, rows: Iterable[Row]) -> None:
         while part := list(itertools.islice(left, GROUP)):
             schema = None if writer is None else writer.schema
             table = pyarrow.Table.from_pylist(part, schema=schema)
-            if writer is None:
+            if writer is None:  # a column that is empty so far may hold texts later on
+                fields = [
+                    f.with_type(pyarrow.string()) if f.type == pyarrow.null() else f
+                    for f in table.schema
+                ]
+                table = table.cast(pyarrow.schema(fields))
                 writer = parquet.ParquetWriter(place, table.schema)
             writer.write_table(table)
     finally:

@@ -107,14 +107,16 @@ def _reviews(options: argparse.Namespace) -> None:
     if "://" not in options.decisions and not Path(options.decisions).exists():
         raise UserError(f"there is no file {options.decisions}")
     bundle = open_bundle(options.run, options.client)
+    shape = tuple(bundle.blueprint.shape)
+    kind = np.uint8 if len(shape) == 3 else np.float32
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
     rows = _open(options.decisions).labelled(bundle.client)
+    rows = [row for row in rows if len(row["input"]) == size]  # older models may take others
     if not rows:
         raise UserError(
             f"nobody has labelled an input of client {bundle.client} that was kept "
             "(fedpn serve --keep-inputs)"
         )
-    shape = tuple(bundle.blueprint.shape)
-    kind = np.uint8 if len(shape) == 3 else np.float32
     x = np.stack([np.frombuffer(row["input"], kind).reshape(shape) for row in rows])
     y = np.array([row["truth"] for row in rows])
     arrays: dict[str, Any] = {"x" if len(shape) == 1 else "images": x, "labels": y}

@@ -66,7 +66,12 @@ def read_parts(
             _column(path, table, name, "id")
         names = features or tuple(name for name in table.columns if name not in others)
         found = _features(path, table, names, "they are what this model was trained on")
-        yield Part(found, {name: list(table.columns[name]) for name in others})
+        yield Part(found, {name: [_plain(v) for v in table.columns[name]] for name in others})
+
+
+def _plain(value: Any) -> Any:
+    """A value of an array as Python has it."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def read_csv(path: Path) -> Table:
