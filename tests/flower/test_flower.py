@@ -524,9 +524,10 @@ def test_a_mute_node_is_not_asked_for_ever(tmp_path, capsys):
         return content
 
     grid.spoil = mute
-    conduct(grid, settings("fedavg", {"rounds": 5}), tmp_path / "run", nodes=3)
+    conduct(grid, settings("fedavg", {"rounds": 12}), tmp_path / "run", nodes=3)
     assert len(asked) == roster_module.ASKED
-    assert any("asked 3 times" in e.get("warning", "") for e in events(capsys))
+    words = f"asked {roster_module.ASKED} times"
+    assert any(words in e.get("warning", "") for e in events(capsys))
 
 
 def test_when_all_fail_the_run_fails(tmp_path, capsys):

@@ -83,6 +83,7 @@ class Deployment:
     def run(self, out: str, *more: str) -> Child:
         words = self._here(("run", "config.toml", "--ca", "certs/ca.crt"))
         words = (*words, "--out", str(self.place / out), "--superlink", self.address)
+        words = (*words, "--timeout", "900")  # waiting is for busy machines
         return self.start(out, *words, *more)
 
     def _here(self, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from fedpn.flower.app.records import INTRODUCE, Order, Report, pack_order, read_
 
 PAUSE = 1.0  # seconds between looks for nodes
 INTRODUCTION = 120.0  # seconds for a node to tell its name: others wait meanwhile
-ASKED = 3  # times
+ASKED = 6  # times; on a busy machine a node takes minutes to start its first process
 
 Warn = Callable[[str], None]
 
