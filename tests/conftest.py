@@ -27,6 +27,14 @@ def quick_run(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.fixture(scope="session")
+def closed_form_run(tmp_path_factory) -> Path:
+    """A finished run of three clients with digits: a closed-form head, Bayes' rule, and a gate."""
+    out = tmp_path_factory.mktemp("closed") / "run"
+    fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
+    return out
+
+
 @pytest.fixture
 def real_data():
     """The directory of real datasets, or a skip that says how to have them."""

@@ -25,18 +25,19 @@ INSIDE = {
         limits · schema
     """,
     "runs": """
-        api / membership / pipeline / figures · glossary · measure · phases · prepare
+        api / membership · result / pipeline /
+        code · directory · figures · glossary · measure · phases · prepare
         / config · evaluate · trackers
     """,
     "reporting": """
         report / compare · gallery · page / plots · tables / classes / finished /
         pixels · places · values
     """,
-    "serving": "labelled · onnx · stream / export · predict / card / bundle · inputs",
+    "serving": "labelled · onnx · stream / export · predict / card / bundle · inputs / sound",
     "federated": """
-        simulator /
+        privacy · simulator /
         conductor · gate · heads · moments · personal · pool · together · training / phase /
-        gather · privacy · site /
+        attack / gather · site /
         aggregation · checkpoint · listener · memories · observer · settings
     """,
     "algorithms": """
@@ -53,7 +54,8 @@ INSIDE = {
         kernels · patches · resnet
     """,
     "data": """
-        describe · sources / batches · federation · moments · partition · recode · shift / dataset
+        describe · sources / batches · federation · moments · partition · recode · shift · subset /
+        dataset
     """,
     "core": """
         gradient · optim · promises · settings · store · task /

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from fedpn.data.sources.own import open_dataset as open_dataset
     from fedpn.runs.api import run as run
     from fedpn.runs.config import Config as Config
+    from fedpn.runs.result import Run as Run
+    from fedpn.runs.result import open as open
     from fedpn.serving.predict import load as load
 
 __version__ = "0.1.0"
@@ -23,7 +25,9 @@ _HOMES = {
     "FedPN": "fedpn.algorithms.fedpn",
     "UserError": "fedpn.core.errors",
     "load": "fedpn.serving.predict",
+    "open": "fedpn.runs.result",
     "open_dataset": "fedpn.data.sources.own",
+    "Run": "fedpn.runs.result",
     "run": "fedpn.runs.api",
 }
 __all__ = ["__version__", *_HOMES]

@@ -15,6 +15,7 @@ from fedpn.federated.heads import TRAINED
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, preset, resolve, to_tree
+from fedpn.runs.directory import refuse_changes
 
 Tree = dict[str, Any]
 ROUNDS = (STATE, "memories.bin", HISTORY)  # where the rounds ended
@@ -151,7 +152,7 @@ def ensure(cell: Cell, out: Path, listener: Listener | None = None) -> Path:
     with _alone(path):
         begun = (path / "config.toml").exists()
         if begun:
-            pipeline.refuse_changes(config, path)
+            refuse_changes(config, path)
             if is_finished(path, config.rounds):
                 return path
         elif path.exists():

@@ -18,8 +18,8 @@ from fedpn.routing.opinion import Opinion
 from fedpn.routing.quantiles import Quantiles
 from fedpn.routing.routers import Router
 from fedpn.runs.config import Config, resolve
+from fedpn.runs.directory import stored
 from fedpn.runs.phases import router_of
-from fedpn.runs.pipeline import stored
 from fedpn.runs.prepare import prepare
 from fedpn.serving.bundle import Bundle, open_bundle, read_about
 from fedpn_paper import grid

@@ -77,8 +77,8 @@ def network_of(bench: Bench, algorithm: FedAvg) -> Network:
         dim=DIM,
         density="radial",
         layers=LAYERS,
-        mean=[128.0] * bench.shape[0],
-        std=[64.0] * bench.shape[0],
+        mean=(128.0,) * bench.shape[0],
+        std=(64.0,) * bench.shape[0],
     )
     model = build_model(blueprint, 0, algorithm.loss_options())
     return Network(blueprint, model, parameters(model.network))

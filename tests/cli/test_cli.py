@@ -59,7 +59,7 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["run", "--algorithm", "fedavg", "--router", "log_density"], "of posterior networks"),
         (["run", "--checkpoint-every", "0"], "must be at least 1"),
         (["run", "--wat"], "unrecognized arguments"),
-        (["run", "mine.csv"], "--dataset mine.csv"),
+        (["run", "mine.csv"], "there is no file or folder mine.csv"),
         (["run", "--algorithm", "fedavg", "--set", "fedpn.gamma=1"], "changes nothing"),
         (["run", *MEDIAN, "--set", "routing.outliers=0.001"], "raise routing.outliers"),
         (["run", "--risk", "0.05", *MEDIAN], "routing.risk needs counts"),

@@ -159,3 +159,43 @@ def test_another_seed_deals_otherwise():
 def test_the_impossible_is_refused_in_words(labels, scheme, clients, options, message):
     with pytest.raises(UserError, match=message):
         partition(dataset(labels), scheme, clients, seed=0, **options)
+
+
+@pytest.mark.parametrize("scheme", ["shards", "extended", "quantity"])
+def test_other_partitions_deal_every_row_once_and_alike_for_a_seed(scheme):
+    labels = np.random.default_rng(0).integers(0, 10, 3000)
+    owned = partition(dataset(labels), scheme, 20, 0)
+    assert np.array_equal(np.sort(np.concatenate(owned)), np.arange(3000))
+    assert all(len(rows) for rows in owned)
+    again, other = (partition(dataset(labels), scheme, 20, seed) for seed in (0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(owned, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(owned, other, strict=True))
+
+
+def test_shards_are_even_and_hold_few_classes():
+    labels = np.repeat(np.arange(10), 300)
+    owned = partition(dataset(labels), "shards", 10, 0, cards=2)
+    assert {len(rows) for rows in owned} == {300}
+    assert max(len(np.unique(labels[rows])) for rows in owned) <= 2
+    with pytest.raises(UserError, match="do not make 3 shards for each of 20 clients"):
+        partition(dataset([0, 1] * 20), "shards", 20, 0)
+
+
+def test_extended_keeps_the_hands_and_shares_them_unevenly():
+    labels = np.repeat(np.arange(10), 600)
+    hands = [set(labels[rows]) for rows in classes(labels, 20, 0)]
+    owned = partition(dataset(labels), "extended", 20, 0, beta=0.3)
+    assert [set(labels[rows]) for rows in owned] == hands
+    sizes = np.array([len(rows) for rows in owned])
+    assert sizes.std() > 50  # under `classes` all are alike
+    even = np.array([len(rows) for rows in partition(dataset(labels), "extended", 20, 0, beta=1e6)])
+    assert even.std() < sizes.std() / 3
+
+
+def test_quantity_differs_in_size_alone():
+    labels = np.random.default_rng(0).integers(0, 5, 20_000)
+    owned = partition(dataset(labels), "quantity", 10, 0, beta=0.5)
+    sizes = np.array([len(rows) for rows in owned])
+    assert sizes.max() > 5 * sizes.min() >= 5 * ENOUGH
+    largest = owned[sizes.argmax()]
+    assert np.abs(np.bincount(labels[largest]) / len(largest) - 0.2).max() < 0.03

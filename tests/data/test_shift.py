@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedpn.core.errors import UserError
-from fedpn.data.shift import invert, noisy_labels, rotate, shift_clients
+from fedpn.data.shift import SHIFTS, invert, noisy_labels, rotate, shift_clients
 
 LABELS = np.arange(10_000) % 10
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 5), dtype=np.uint8)
@@ -69,7 +69,7 @@ def test_images_are_inverted():
 def test_clients_have_pictures_of_four_kinds():
     images = np.random.default_rng(0).integers(0, 256, (40, 1, 6, 6), dtype=np.uint8)
     owned = list(np.arange(40).reshape(5, 8))
-    shifted = shift_clients(images, owned, seed=0)
+    shifted = shift_clients(images, owned, 0, "pictures")
     assert shifted.dtype == np.uint8
     for client, rows in enumerate(owned):
         same = [
@@ -81,4 +81,30 @@ def test_clients_have_pictures_of_four_kinds():
             assert np.array_equal(shifted[rows], same[client % 4])
     assert shifted[owned[3]].mean() == pytest.approx(images[owned[3]].mean() / 2, abs=8)
     with pytest.raises(UserError, match="a table"):
-        shift_clients(np.zeros((4, 3)), [np.arange(4)], 0)
+        shift_clients(np.zeros((4, 3)), [np.arange(4)], 0, "rotate")
+
+
+def test_one_way_at_a_time():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (40, 1, 6, 6)).astype(np.uint8)
+    owned = np.array_split(np.arange(40), 5)
+    shifted = {kind: shift_clients(images, owned, 0, kind) for kind in SHIFTS}
+    for kind, found in shifted.items():
+        assert found.dtype == images.dtype and np.array_equal(found[owned[0]], images[owned[0]]), (
+            kind
+        )
+    assert np.array_equal(shifted["invert"][owned[3]], 255 - images[owned[3]])
+    assert np.array_equal(shifted["invert"][owned[2]], images[owned[2]])
+    turned = np.rot90(images[owned[3]], 3, axes=(2, 3))
+    assert np.array_equal(shifted["rotate"][owned[3]], turned)
+    assert np.array_equal(shifted["rotate"][owned[4]], images[owned[4]])
+
+    def off(kind, client):
+        return np.abs(shifted[kind][owned[client]].astype(float) - images[owned[client]]).mean()
+
+    for kind in ("noise", "blur"):
+        assert 0 < off(kind, 1) < off(kind, 4)
+    # A blurred picture is the mean of its neighbours: less spread, the same level.
+    last = owned[4]
+    assert shifted["blur"][last].std() < 0.5 * images[last].std()
+    assert abs(shifted["blur"][last].mean() - images[last].mean()) < 3

@@ -8,13 +8,18 @@ import torch
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from fedpn.algorithms.base import FedAvg
 from fedpn.core.errors import UserError
+from fedpn.federated import privacy
+from fedpn.federated.aggregation import AggregationSettings, private_mean
 from fedpn.federated.gather import Total
 from fedpn.federated.heads import make_head
 from fedpn.federated.heads.noise import RELEASES, Noisy, nearest_psd, noisy
 from fedpn.federated.phase import Phase
-from fedpn.federated.privacy import spent_on_sums
+from fedpn.federated.privacy import spent
+from fedpn.federated.settings import TrainSettings
 from fedpn.federated.site import Site
+from fedpn.federated.training import Train
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
 from fedpn.runs.prepare import prepare
@@ -81,17 +86,21 @@ def test_replacing_one_row_changes_sums_by_no_more_than_they_say():
         server = phase.inner.server(server, Total(total, 3.0))
 
 
-@pytest.mark.parametrize(("noise", "delta"), [(1.0, 1e-5), (4.0, 1e-5), (10.0, 1e-6)])
-def test_the_account_is_above_the_exact_one_and_close(noise, delta):
-    """Balle & Wang (2018): so many Gaussian mechanisms are one, with less noise."""
-    sigma = noise / math.sqrt(RELEASES)
+def _exact(sigma, delta):
+    """The ε of one Gaussian mechanism (Balle & Wang, 2018)."""
 
     def excess(epsilon):
         a, b = 1 / (2 * sigma), epsilon * sigma
         return norm.cdf(a - b) - math.exp(epsilon) * norm.cdf(-a - b) - delta
 
-    exact = brentq(excess, 1e-6, 200)
-    assert exact <= spent_on_sums(noise, delta, RELEASES) <= 1.25 * exact
+    return brentq(excess, 1e-6, 200)
+
+
+@pytest.mark.parametrize(("noise", "delta"), [(1.0, 1e-5), (4.0, 1e-5), (10.0, 1e-6)])
+def test_the_account_is_above_the_exact_one_and_close(noise, delta):
+    """So many Gaussian mechanisms are one, with less noise."""
+    exact = _exact(noise / math.sqrt(RELEASES), delta)
+    assert exact <= spent(noise, delta, RELEASES) <= 1.25 * exact
 
 
 def test_a_run_under_noise_still_learns_and_tells_its_price(tmp_path):
@@ -99,7 +108,7 @@ def test_a_run_under_noise_still_learns_and_tells_its_price(tmp_path):
     assert found["privacy"]["unit"] == "row" and found["privacy"]["epsilon"] > 10
     assert found["accuracy"]["global"]["ind"] > 0.6
     setup = prepare(resolve([SMALL]))
-    assert setup.blueprint.mean == [127.5]  # no sum of rows is sent for it
+    assert setup.blueprint.mean == (127.5,)  # no sum of rows is sent for it
 
 
 @pytest.mark.parametrize(
@@ -122,3 +131,28 @@ def test_what_noise_makes_negative_is_dropped():
     assert float(values.min()) > -1e-9
     kept = torch.linalg.eigvalsh(matrix + matrix.T).clamp(min=0)
     torch.testing.assert_close(values, kept, atol=1e-9, rtol=0)
+
+
+def test_drawing_who_joins_hides_nobody():
+    """Who joins follows from the seed: a client pays for each round that it is in."""
+    pytest.importorskip("dp_accounting")
+    settings = AggregationSettings("private", noise=2.0)
+    half = Train(FedAvg(), TrainSettings(join=0.5), seed=0, rounds=40)
+    whole = Train(FedAvg(), TrainSettings(), seed=0, rounds=40)
+    assert privacy.most_rounds(whole, 10) == 40
+    times = privacy.most_rounds(half, 10)
+    joined = [set(half.joining(10, r).tolist()) for r in range(40)]
+    assert times == max(sum(c in members for members in joined) for c in range(10)) > 20
+    account = privacy.of_means(settings, times, is_table=True)
+    # Replacing a client is adding one and taking one away: noise of σ/2 for each round, composed.
+    exact = _exact(2.0 / 2 / times**0.5, settings.delta)
+    assert exact <= account.epsilon <= 1.25 * exact
+    assert privacy.COLUMNS in account.outside
+    assert privacy.of_means(settings, 0, is_table=False).epsilon == 0
+
+
+def test_all_slots_that_are_sent_are_clipped_together():
+    moves = {"model": {"w": torch.full((3, 4), 3.0)}, "extra": {"v": torch.full((3, 9), 100.0)}}
+    mean = private_mean(moves, 1.0, 0.0, torch.Generator())
+    length = sum(t.square().sum() for params in mean.values() for t in params.values()) ** 0.5
+    assert float(length) == pytest.approx(1.0)

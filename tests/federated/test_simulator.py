@@ -1,18 +1,33 @@
 """The engine against plain torch loops, and against itself in other cohorts."""
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 import torch
 
 from fedpn.algorithms.base import FedAvg
+from fedpn.algorithms.ditto import Ditto
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.errors import UserError
 from fedpn.core.trees import flatten
 from fedpn.federated.aggregation import AggregationSettings
+from fedpn.federated.checkpoint import State
+from fedpn.federated.listener import Listener
 from fedpn.federated.settings import FaultSettings
 from fedpn.federated.training import Train, sample
 from fedpn.nn.posterior import parameters
 from settings import SIZES, Kept, play, setting, with_inputs, work_of
+
+
+@dataclass
+class Said(Listener):
+    """Keeps what is said."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def say(self, text):
+        self.texts.append(text)
 
 
 def assert_same(a, b, tolerance):
@@ -173,11 +188,43 @@ def test_uploads_that_are_not_finite_or_too_long_are_refused():
     x[rows[2]] = torch.nan
     x[rows[4]] *= 1e6
     method, faults = FedAvg(optimizer_state="keep"), FaultSettings(max_norm=50.0)
-    played = play(method, with_inputs(setup, x), faults, count=1, steps=2, epochs=0)
-    assert played.lines[0]["refused"] == [2, 4]
+    heard = Said()
+    played = play(method, with_inputs(setup, x), faults, count=2, steps=2, epochs=0, listener=heard)
+    assert played.lines[0]["refused"] == played.lines[1]["refused"] == [2, 4]
+    assert [text.partition(": ")[0] for text in heard.texts] == ["federate, round 1"] * 2  # once
+    assert "client 2 is left out: model/encoder" in heard.texts[0]
+    assert "client 4 is left out: its model moved by" in heard.texts[1]
     assert all(t.isfinite().all() for t in flatten(played.server).values())
     assert not any(v.any() for v in played.memories[2]["optimizer"].values())  # as it was
     assert played.memories[0]["optimizer"]["velocity/head.0.weight"].any()
+
+
+def test_a_personal_model_that_breaks_down_is_noticed_in_its_round():
+    """Its upload is sound: only what the client keeps to itself is not."""
+    setup, heard = setting("classifier"), Said()
+    method = Ditto(tether=1e300)
+    with pytest.raises(UserError, match="3 rounds in a row had no valid upload"):
+        play(method, setup, count=9, steps=3, epochs=0, listener=heard)
+    assert "federate, round 1: client 0 is left out: its own own/encoder" in heard.texts[0]
+
+
+@dataclass(frozen=True)
+class Overshooting(FedAvg):
+    """A server that goes far beyond what clients say."""
+
+    def aggregate(self, server, mean, share):
+        return {"model": {name: t * 1e300 * 1e300 for name, t in mean["model"].items()}}
+
+
+def test_a_server_that_breaks_down_is_not_kept(tmp_path):
+    setup, journal = setting("classifier"), Kept(tmp_path, every=1)
+    first = play(FedAvg(), setup, count=1, journal=journal, path=tmp_path / "memories.bin")
+    with pytest.raises(UserError, match=r"round 2 ended .* server's model/.* no longer finite"):
+        again = Kept(tmp_path, every=1)
+        play(Overshooting(), setup, count=3, journal=again, path=tmp_path / "memories.bin")
+    kept = Kept(tmp_path, every=1).load(State({}), lambda kept, about: None)
+    assert kept.round == 1
+    assert_same(kept.server, first.server, 0)
 
 
 def test_stragglers_do_some_of_their_steps():
@@ -215,12 +262,13 @@ def test_the_private_mean_is_bounded_and_drawn_by_the_seed():
     setup, method = setting("classifier"), FedAvg(optimizer_state="reset")
     first = torch.cat([t.flatten() for t in setup.fresh.values()])
 
-    def move(noise, clip):
-        aggregation = AggregationSettings(rule="private", noise=noise, clip=clip)
+    def move(noise, clip, repeatable=True):
+        aggregation = AggregationSettings("private", noise=noise, clip=clip, repeatable=repeatable)
         played = play(method, setup, None, aggregation, count=1)
         return torch.cat([t.flatten() for t in played.server["model"].values()]) - first
 
     assert move(0.0, 0.01).norm() <= 0.01 + 1e-12
     assert torch.equal(move(1.0, 0.01), move(1.0, 0.01))
+    assert not torch.equal(move(1.0, 0.01, False), move(1.0, 0.01, False))
     spread = (move(2.0, 1.0) - move(0.0, 1.0)).std()
     assert spread == pytest.approx(2.0 * 1.0 / 5, rel=0.05)

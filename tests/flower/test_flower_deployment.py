@@ -33,8 +33,6 @@ SETTINGS = {
     "clients": NODES,
     "rounds": 3,
     "fedpn": {"adapt_steps": 60, "adapt_epochs": 1},
-    # A node is killed while sums are asked for: what decides must not hang on who was there.
-    "routing": {"rule": "quantiles", "strangers": 0.0, "temperature": "off"},
 }
 START = 120.0  # seconds, on a busy machine
 RUN = 400.0
@@ -85,7 +83,7 @@ class Deployment:
     def run(self, out: str, *more: str) -> Child:
         words = self._here(("run", "config.toml", "--ca", "certs/ca.crt"))
         words = (*words, "--out", str(self.place / out), "--superlink", self.address)
-        words = (*words, "--timeout", "900")  # waiting is for busy machines
+        words = (*words, "--timeout", "900")  # for nodes to come, on a busy machine
         return self.start(out, *words, *more)
 
     def _here(self, words: tuple[str, ...]) -> tuple[str, ...]:

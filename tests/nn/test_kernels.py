@@ -189,6 +189,21 @@ def test_what_does_not_suit_is_left_to_eager():
     assert kernels.label_log_prob(z[:0], flows, labels[:0])[0].shape == (0,)
 
 
+def test_what_does_not_fit_together_never_reaches_c():
+    """Which would read beyond the ends: PyTorch refuses it instead."""
+    x, w, b = _random(6, (2, 3, 12, 12), (4, 3, 5, 5), (4,))
+    for misfit in ((x[:, :2], w, b), (x, w[:, :1], b), (x, w, b[:3]), (x, w[0], b), (x[0], w, b)):
+        assert not conv.suits(*misfit)
+    for misfit in ((x[:, :2], w, b), (x, w, b[:3])):
+        with pytest.raises(RuntimeError):
+            kernels.conv_relu_pool(*misfit)
+    z, flows, _ = _flows(0, 3, 4, 5, 6)
+    assert radial.suits(z, flows)
+    assert not radial.suits(z[:, :2], flows)
+    for name, cut in (("a", flows.a[:1]), ("s", flows.s[:, :1]), ("x0", flows.x0[:1])):
+        assert not radial.suits(z, flows._replace(**{name: cut}))
+
+
 # radial_log_prob
 
 

@@ -25,6 +25,7 @@ OWN, FOREIGN = learn_priors(torch.tensor([3, 1, 0, 0]))
 def test_priors_are_the_clients_frequencies_and_the_others():
     assert OWN.tolist() == [0.75, 0.25, 0, 0]
     assert FOREIGN.tolist() == [0, 0, 0.5, 0.5]
+    assert learn_priors(torch.tensor([1, 2]))[0].tolist() == [1 / 3, 2 / 3]  # to the last bit
 
 
 def test_where_nothing_is_foreign_all_is_own():

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedpn.core.errors import UserError
+from fedpn.routing.bayes import Bayes
 from fedpn.routing.opinion import Opinion
 from fedpn.routing.outcomes import OUTCOMES, Outcome, Source, answered
 from fedpn.routing.quantiles import Quantiles
@@ -14,6 +15,10 @@ from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.thresholds import rows_needed, threshold
 
 LIMITS = Quantiles(epistemic=1.0, aleatoric=0.5, total=0.4)
+
+
+class Mine(Quantiles):
+    """Of one's own."""
 
 
 def opinion(probs, aleatoric, total):
@@ -121,6 +126,13 @@ def test_a_rule_is_kept_to_the_last_bit():
     assert RULES["quantiles"] is Quantiles
 
 
+def test_a_rule_of_ones_own():
+    assert find_rule(f"{__name__}:Mine") is Mine
+    for name in ("LIMITS", "Opinion"):
+        with pytest.raises(UserError, match="is no class below Rule"):
+            find_rule(f"{__name__}:{name}")
+
+
 def test_a_rule_that_cannot_be_read_is_refused_in_words():
     state = to_state({"quantiles": LIMITS})
     with pytest.raises(UserError, match="'oracle'; choose one of bayes, quantiles"):
@@ -131,5 +143,9 @@ def test_a_rule_that_cannot_be_read_is_refused_in_words():
         from_state("quantiles", state | {"quantiles/total": torch.zeros(2)})
     with pytest.raises(UserError, match="a number that is none"):
         from_state("quantiles", state | {"quantiles/total": torch.tensor(torch.nan)})
+    halves = to_state({"bayes": Bayes(torch.ones(2), torch.ones(2), 0.0, 1.0, 1.0)})
+    spoilt = {"bayes/own": torch.tensor([0.5, torch.nan])}  # one number is enough
+    with pytest.raises(UserError, match="a number that is none"):
+        from_state("bayes", halves | spoilt)
     with pytest.raises(UserError, match="did you mean 'quantiles'"):
         find_rule("quantile")

@@ -13,7 +13,7 @@ from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.bounds import Bounds
 from fedpn.core.errors import UserError
-from fedpn.core.settings import build, parse_setting, read_toml
+from fedpn.core.settings import build, find_object, parse_setting, read_toml
 from fedpn.data.sources.datasets import names
 from fedpn.runs.config import Config, preset, resolve, to_tree
 from fedpn.runs.glossary import glossary
@@ -152,6 +152,14 @@ def test_config_files_that_cannot_be_read(tmp_path):
     (tmp_path / "bad.toml").write_text("rounds = = 3")
     with pytest.raises(UserError, match="cannot read the config"):
         read_toml(tmp_path / "bad.toml")
+
+
+def test_two_files_of_one_name_are_two(tmp_path):
+    """Whatever is loaded by that name already."""
+    for place, value in (("a", 1), ("b", 2), ("a", 1)):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "same_name.py").write_text(f"thing = {value}")
+        assert find_object("x", f"{tmp_path}/{place}/same_name.py:thing", "thing") == value
 
 
 def test_ones_own_algorithm(monkeypatch, tmp_path):

@@ -25,9 +25,10 @@ from fedpn.data.sources.datasets import load as load_dataset
 from fedpn.federated import checkpoint
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import conduct
-from fedpn.federated.listener import Listener
+from fedpn.federated.listener import Listener, Stopped
 from fedpn.federated.observer import Embedder, Observer
 from fedpn.federated.personal import Adapt
+from fedpn.reporting import report
 from fedpn.routing.quantiles import Quantiles
 from fedpn.routing.rule import Lesson, Views
 from fedpn.routing.rules import from_state
@@ -37,7 +38,8 @@ from fedpn.runs.config import resolve
 from fedpn.runs.measure import evaluate
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import assemble, deal, prepare
-from fedpn.serving.bundle import open_bundle, read_members
+from fedpn.serving.bundle import open_bundle, read_about, read_members
+from fedpn.serving.card import card
 
 MODELS = ["shared", "clients", "routers", "rules"]
 RESULTS = ["metrics.json", "bundle.json", *(f"{name}.safetensors" for name in MODELS)]
@@ -119,38 +121,6 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, algorithm, monkeypatch)
     assert history(tmp_path / "whole") == history(out)
 
 
-@pytest.mark.parametrize("algorithm", ["fedpn", "ditto"])
-def test_kill_minus_nine(tmp_path, algorithm):
-    """A real process, killed again and again without warning, ends as one that was left alone."""
-    kills = int(os.environ.get("FEDPN_KILLS", "2"))
-    options = ["--rounds", str(4 * kills + 4), "--clients", "4", "--algorithm", algorithm]
-    options += ["--set", "method.adapt_steps=2", "--set", "method.adapt_epochs=0"]
-    options += ["--set", "train.steps=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "fedpn.cli.main", "run", "--checkpoint-every", "2", "--out"]
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    subprocess.run([*command, str(whole), *options], env=environment, check=True)
-    rng = np.random.default_rng()
-    arguments = [*command, str(cut), *options]
-    for _ in range(kills):
-        process = subprocess.Popen(arguments, env=environment)
-        seen, wanted = _lines(cut), rng.integers(1, 5)
-        while process.poll() is None and _lines(cut) < seen + wanted:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.2))
-        process.kill()
-        process.wait()
-        arguments = [*command, str(cut), "--resume"]
-    subprocess.run(arguments, env=environment, check=True)
-    assert same(whole, cut)
-    assert history(whole) == history(cut)
-
-
-def _lines(path):
-    file = path / "history.jsonl"
-    return len(file.read_text().splitlines()) if file.exists() else 0
-
-
 def test_resume_refuses_another_config_and_allows_more_rounds(tmp_path, capsys):
     out = tmp_path / "run"
     fedpn.run(out, **SMALL)
@@ -162,6 +132,53 @@ def test_resume_refuses_another_config_and_allows_more_rounds(tmp_path, capsys):
     assert main(["run", "--resume", "--out", str(out), "--rounds", "5"]) == 0
     fedpn.run(tmp_path / "five", **(SMALL | {"rounds": 5}))
     assert same(tmp_path / "five", out)
+
+
+def test_a_run_may_end_earlier_or_be_replaced(tmp_path, capsys):
+    out, few = tmp_path / "run", tmp_path / "few"
+    fedpn.run(few, **(SMALL | {"rounds": 2}))
+    stop = Stopping(2)
+    with pytest.raises(Stopped):
+        fedpn.run(out, **(SMALL | {"rounds": 9}), listener=stop)
+    fedpn.run(out, resume=True, rounds=2)
+    assert same(few, out) and read_toml(out / "config.toml")["rounds"] == 2
+    (out / "notes.txt").write_text("dear")
+    with pytest.raises(fedpn.UserError, match=r"holds notes.txt, which no run has written"):
+        fedpn.run(out, overwrite=True, **SMALL)
+    (out / "notes.txt").unlink()
+    with pytest.raises(fedpn.UserError, match="nowhere"):
+        fedpn.run(out, overwrite=True, **(SMALL | {"dataset": "nowhere.csv"}))
+    assert same(few, out)  # nothing is taken away for a run that cannot begin
+    fedpn.run(out, overwrite=True, **SMALL)
+    fedpn.run(tmp_path / "new", **SMALL)
+    assert same(tmp_path / "new", out)
+
+
+class Stopping(Listener):
+    """Asks a run to stop after so many rounds."""
+
+    def __init__(self, rounds):
+        self.left = rounds
+
+    def round(self, number, numbers):
+        self.left -= 1
+
+    def stopping(self):
+        return self.left <= 0
+
+
+def test_a_subset_is_a_run_of_its_own(tmp_path):
+    found = fedpn.run(tmp_path / "run", **SMALL, data__limit=600)
+    about = read_about(tmp_path / "run").provenance["note"]
+    assert "600 of 1797 rows are taken (data.limit)" in about
+    assert sum(client["rows"] for client in found["per_client"]) < 600
+
+
+def test_data_are_named_without_an_option(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    quick = ["--rounds", "0", "--clients", "3", "--algorithm", "analytic"]
+    assert main(["run", "digits", *quick, "--set", "head.filters=2", "--out", "run"]) == 0
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["dataset"] == "digits"
 
 
 def test_another_engine_may_finish_a_run(tmp_path, capsys):
@@ -180,7 +197,7 @@ def test_another_engine_may_finish_a_run(tmp_path, capsys):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
     capsys.readouterr()
     assert main([*resume, "--set", "train.batch=3"]) == 2
-    assert "only rounds may grow" in capsys.readouterr().err
+    assert "only rounds may change" in capsys.readouterr().err
     assert read_toml(out / "config.toml") == kept
 
 
@@ -191,6 +208,8 @@ def test_a_folder_of_pictures(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(digits.x[i, 0]).save(folder / f"{i}.png")
     found = fedpn.run(tmp_path / "run", dataset=str(tmp_path / "pictures"), **SMALL)
+    assert not load_file(tmp_path / "run" / "gallery.safetensors")  # own data are nobody's to see
+    assert "data:image/png" not in (tmp_path / "run" / "report.html").read_text()
     assert found["accuracy"]["switch"]["mix"] is not None
     answers = fedpn.load(tmp_path / "run", client=0)(digits.x[:3, 0])
     assert len(answers) == 3
@@ -328,9 +347,17 @@ def test_tensorboard_and_mlflow_hear_of_every_round(tmp_path, monkeypatch):
 def test_the_private_account_is_in_the_metrics(tmp_path):
     pytest.importorskip("dp_accounting")
     private = {"aggregation__rule": "private", "method__optimizer_state": "reset"}
-    found = fedpn.run(tmp_path / "run", **SMALL, **private)
-    assert found["privacy"]["epsilon"] > 0
-    assert found["privacy"]["delta"] == 1e-5
+    found = fedpn.run(tmp_path / "run", **SMALL, **private)["privacy"]
+    assert (found["unit"], found["delta"]) == ("client", 1e-5) and found["epsilon"] > 0
+    words = f"ε = {found['epsilon']:.3g} at δ = 1e-05 for each client"
+    assert words in report.text([tmp_path / "run"])
+    assert words in (tmp_path / "run" / "report.html").read_text()
+    assert words in read_about(tmp_path / "run").provenance["privacy"]
+    assert words in card(open_bundle(tmp_path / "run", 0))
+    again = fedpn.run(tmp_path / "seed", **SMALL, **private, aggregation__repeatable=True)
+    assert (
+        again["privacy"]["epsilon"] is None and "nothing is promised" in again["privacy"]["words"]
+    )
     with pytest.raises(fedpn.UserError, match="optimizer_state=reset"):
         fedpn.run(tmp_path / "other", **SMALL, aggregation__rule="private")
 

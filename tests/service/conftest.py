@@ -11,11 +11,9 @@ from fedpn.service.library import Library
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory):
-    """Three clients with digits, a closed-form head, Bayes' rule, and a gate."""
-    out = tmp_path_factory.mktemp("pictures") / "run"
-    fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
-    return out
+def pictures(closed_form_run):
+    """Three clients with digits."""
+    return closed_form_run
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,8 @@ from fedpn.serving.inputs import input_parts, read_inputs
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    out = tmp_path_factory.mktemp("stream") / "run"
-    fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
-    return out
+def run(closed_form_run):
+    return closed_form_run
 
 
 @pytest.fixture(scope="module")

@@ -53,14 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 1
-    except Exception as error:  # a failure of ours: one line, unless asked for more
+    except Exception as error:  # one line, unless asked for more
         if debug:
             traceback.print_exc()
-        print(
-            f"fedpn: failed: {type(error).__name__}: {plain(str(error))} (--debug shows where)",
-            file=sys.stderr,
-        )
+        print(f"fedpn: {plain(failure(error))}", file=sys.stderr)
         return 1
+
+
+def failure(error: Exception) -> str:
+    """What the machine refuses, in words; else a failure of ours.
+
+    >>> failure(PermissionError(13, "Permission denied", "/etc/x"))
+    '/etc/x: Permission denied'
+    """
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return "there is not enough memory: take fewer rows, a smaller model or smaller batches"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"failed: {type(error).__name__}: {error} (--debug shows where)"
 
 
 def _parser() -> Parser:

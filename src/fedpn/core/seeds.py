@@ -33,6 +33,13 @@ STREAMS = {
     "dim": Stream(17),  # noise on dim pictures
     "features": Stream(16),  # random filters and Fourier features
     "others": Stream(18, ("client",)),  # rows of other clients, where no class is foreign
+    "attack": Stream(19),  # who means harm
+    "spoil": Stream(20, ("round", "client")),  # the noise of those who do
+    "shards": Stream(22),  # dealing shards of rows in the order of their labels
+    "extended": Stream(23),  # dealing classes, and each by a Dirichlet draw
+    "quantity": Stream(24),  # dealing rows by a Dirichlet draw
+    "noisy": Stream(25, ("client",)),  # noise on a client's pictures
+    "limit": Stream(21),  # which rows a subset has
     "strangers": Stream(31),
     "refusal": Stream(32, ("client",)),
 }

@@ -5,10 +5,13 @@ A setting is a field: its type says what it may be, `Annotated[..., "words"]` wh
 
 import difflib
 import importlib
+import importlib.util
 import sys
 import tomllib
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -18,12 +21,20 @@ from fedpn.core.errors import UserError
 
 T = TypeVar("T")
 Tree = dict[str, Any]
+CODE = (  # settings that may name code of the user's own
+    *("algorithm", "model.encoder", "data.partition"),
+    *("head.kind", "routing.router", "routing.rule"),
+)
+KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)  # as `code_from` says
+DEEPEST = 16  # sections in sections, or lists in lists
+LARGEST = 2**1000  # of whole numbers; beyond some thousand digits Python does not even write them
+LONGEST = 200  # characters of a value that is told
 
 
 def build(cls: type[T], tree: Any, where: str) -> T:
     """Builds a dataclass from plain values, checking names, types and bounds."""
     if not isinstance(tree, Mapping):
-        raise UserError(f"{where} is a section of settings, not {tree!r}")
+        raise UserError(f"{where} is a section of settings, not {told(tree)}")
     hints = get_type_hints(cls, include_extras=True)
     known = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
     values = {}
@@ -43,14 +54,14 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
             return 0
         value = _convert(kind, value, path)
         if not bounds.admit(value):
-            raise UserError(f"{path} is {value}, but must be {bounds}")
+            raise UserError(f"{path} is {value}, but must be {bounds.breach(value)}")
         return value
     if get_origin(hint) is Literal:
         one_of(path, value, list(get_args(hint)))
         return value
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple):
-            raise UserError(f'{path} is {value!r}, but must be a list, such as ["a", "b"]')
+            raise UserError(f'{path} is {told(value)}, but must be a list, such as ["a", "b"]')
         return tuple(_convert(get_args(hint)[0], item, path) for item in value)
     if get_origin(hint) in (Union, types.UnionType):
         return _convert(get_args(hint)[0], value, path)
@@ -60,26 +71,36 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
 
 
 def _plain(kind: type, value: Any, path: str) -> Any:
-    if kind is float and type(value) is int and abs(value) < 2**1000:
+    if kind is float and type(value) is int and abs(value) < LARGEST:
         value = float(value)
     if kind is str and type(value) in (int, float):
         value = str(value)
     wrong = type(value) is not kind or value != value or value in (float("inf"), float("-inf"))
     if wrong or (kind is int and abs(value) >= 2**63):
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise UserError(f"{path} is {value!r}, but must be {words[kind]}")
+        raise UserError(f"{path} is {told(value)}, but must be {words[kind]}")
     return value
+
+
+def told(value: Any) -> str:
+    """A value as Python writes it, the beginning of it where it is long.
+
+    >>> told("a" * 300)[-5:]
+    'aaaa…'
+    """
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def one_of(path: str, value: Any, names: Sequence[Any]) -> None:
     """Refuses a value that is none of these."""
     if value not in names:
-        raise UserError(f"{path} is {value!r}{_nearest(str(value), [str(n) for n in names])}")
+        raise UserError(f"{path} is {told(value)}{_nearest(str(value), [str(n) for n in names])}")
 
 
 def unknown(key: str, names: Sequence[str]) -> str:
     """Says that there is no such setting, and which one may be meant."""
-    return f"unknown setting {key!r}{_nearest(key, names)}"
+    return f"unknown setting {told(key)}{_nearest(key, names)}"
 
 
 def _nearest(word: str, names: Sequence[str]) -> str:
@@ -89,21 +110,53 @@ def _nearest(word: str, names: Sequence[str]) -> str:
     return f"; choose one of {', '.join(sorted(filter(None, names)))}"
 
 
+@contextmanager
+def code_from(folder: Path | None) -> Iterator[None]:
+    """Within it, code of the user's own is that of a folder, where it has a file of that name."""
+    token = KEPT.set(folder)
+    try:
+        yield
+    finally:
+        KEPT.reset(token)
+
+
 def find_object(setting: str, spec: str, kind: str) -> Any:
     """Imports an object of the user's own: `file.py:name` or `module:name`."""
     module, _, attribute = spec.rpartition(":")
     place = Path.cwd()  # where people keep what they write
-    if module.endswith(".py"):
-        place, module = Path(module).resolve().parent, Path(module).stem
-    if str(place) not in sys.path:
-        sys.path.insert(0, str(place))
     try:
-        found = importlib.import_module(module)
+        if module.endswith(".py"):
+            place, module = Path(module).resolve().parent, Path(module).stem
+        if module.startswith("."):
+            raise ImportError("a module's name does not begin with a dot")
+        kept = KEPT.get()
+        if kept is not None and (kept / f"{module}.py").exists():
+            place = kept
+        elif str(place) not in sys.path:
+            sys.path.insert(0, str(place))
+        found = _module(module, place / f"{module}.py")
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise UserError(f"{setting}: cannot import the {kind} {spec!r}: {error}") from None
+        raise UserError(f"{setting}: cannot import the {kind} {told(spec)}: {error}") from None
     return found
+
+
+def _module(name: str, file: Path) -> Any:
+    """The module of a file, though another of its name may be loaded."""
+    loaded = getattr(sys.modules.get(name), "__file__", None)
+    if not file.exists() or (loaded and Path(loaded).resolve() == file.resolve()):
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:  # as an import does: nothing that is half made stays
+        del sys.modules[name]
+        raise
+    return module
 
 
 def named_code(tree: Tree) -> dict[str, str]:
@@ -112,8 +165,7 @@ def named_code(tree: Tree) -> dict[str, str]:
     >>> named_code({"algorithm": "mine.py:Own", "routing": {"router": "msp"}, "dataset": "a:b"})
     {'algorithm': 'mine.py:Own'}
     """
-    keys = ("algorithm", "head.kind", "routing.router", "routing.rule")
-    return {k: v for k, v in leaves(tree) if k in keys and isinstance(v, str) and ":" in v}
+    return {k: v for k, v in leaves(tree) if k in CODE and isinstance(v, str) and ":" in v}
 
 
 def words(cls: type) -> dict[str, str]:
@@ -186,23 +238,45 @@ def parse_setting(text: str) -> Tree:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UserError(f"--set {text!r} is not of the form key=value, such as fedpn.gamma=0.1")
+        raise UserError(f"--set {told(text)} is not of the form key=value, such as fedpn.gamma=0.1")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no TOML, or a number of too many digits
         parsed = value.strip()
     for part in reversed(key.strip().split(".")):
         parsed = {part: parsed}
+    _refuse_absurd(parsed, f"--set {told(text)}")
     return dict(parsed)
 
 
 def read_toml(path: Path) -> Tree:
     """Reads a config file."""
-    if path.is_dir() or path.suffix in (".csv", ".tsv", ".parquet", ".npz"):
-        raise UserError(f"{path} is no config file; data are named with --dataset {path}")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.is_dir() or path.suffix in (".csv", ".tsv", ".parquet", ".npz"):
+            raise UserError(f"{path} is no config file; data are named with --dataset {path}")
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"no config file {path}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except UserError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read the config {path}: {error}") from None
+    _refuse_absurd(tree, str(path))
+    return tree
+
+
+def _refuse_absurd(tree: Tree, what: str) -> None:
+    """Refuses what could neither be walked through nor be told."""
+    level: list[Any] = [tree]
+    for _ in range(DEEPEST):
+        if any(isinstance(value, int) and abs(value) >= LARGEST for value in level):
+            raise UserError(f"{what} has a whole number of more than 300 digits; write a smaller")
+        level = [inner for value in level for inner in _inside(value)]
+    if level:
+        raise UserError(f"{what} has more than {DEEPEST} sections or lists in each other")
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,20 +19,68 @@ from fedpn.core.trees import Params
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+CODE = "code"  # a folder below: files of the user's own that models need
+VOLUME = 2**40  # numbers of a tensor
+LONGEST = 300  # characters of a library's words
 SEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}
 
 
-def claim(path: Path, resume: bool = False, hint: str = ", or add --resume to go on") -> None:
-    """Makes a directory, or refuses one that holds something already."""
-    for parent in (path, *path.parents):
-        if parent.exists() and not parent.is_dir():
-            raise UserError(f"--out {path}: {parent} is a file, not a directory")
+def claim(path: Path, resume: bool = False) -> None:
+    """Makes a run's directory, or refuses one that holds something already."""
+    _refuse_file(path)
     if resume:
         if not (path / "config.toml").exists():
             raise UserError(f"--resume: {path} holds no run (it has no config.toml)")
-    elif path.exists() and any(path.iterdir()):
-        raise UserError(f"--out {path} is not empty; choose another{hint}")
+    elif path.exists() and not _left_behind(path):
+        raise UserError(f"--out {path} is not empty; choose another, or add --resume to go on")
     make_folder(path)
+
+
+def _refuse_file(path: Path) -> None:
+    for parent in (path, *path.parents):
+        if parent.exists() and not parent.is_dir():
+            raise UserError(f"--out {path}: {parent} is a file, not a directory")
+
+
+def clear(path: Path, known: Collection[str]) -> None:
+    """Takes the run in a directory away; nothing is, if it holds what no run has written."""
+    if not path.is_dir() or _empty(path):
+        return
+    if not (path / LOCK).exists():
+        raise UserError(f"--overwrite: {path} holds no run, so that nothing in it is replaced")
+    strange = sorted(p.name for p in path.iterdir() if p.name not in known and not _is_draft(p))
+    if strange:
+        raise UserError(
+            f"--overwrite: {path} holds {strange[0]}, which no run has written; take it away first"
+        )
+    with claimed(path, resume=(path / "config.toml").exists()):  # nobody is at work there
+        for entry in path.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name != LOCK:
+                entry.unlink()
+
+
+def _empty(path: Path) -> bool:
+    return not any(path.iterdir())
+
+
+def _left_behind(path: Path) -> bool:
+    """Whether a directory has no more than a run leaves that ended before its first checkpoint.
+
+    Settings that somebody wrote there by hand have no lock beside them.
+    """
+    names = {p.name for p in path.iterdir() if not _is_draft(p)}
+    return not names or LOCK in names <= {LOCK, "config.toml", "history.jsonl", "memories.bin"}
+
+
+def _is_draft(path: Path) -> bool:
+    """Whether a file was being written, by its name.
+
+    >>> _is_draft(Path("run/.state.safetensors.4711")), _is_draft(Path("run/.lock"))
+    (True, False)
+    """
+    return path.name.startswith(".") and path.suffix.removeprefix(".").isdigit()
 
 
 @contextmanager
@@ -46,12 +96,33 @@ def claimed(path: Path, resume: bool = False) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                holder = file.read(20).strip() or "another process"
-                raise UserError(f"{path} is in use by process {holder}; wait for it") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+                number = file.read(20).strip()
+                holder = f"process {number}" if number else "another process"
+                raise UserError(f"{path} is in use by {holder}; wait for it") from None
+        for left in filter(_is_draft, path.iterdir()):  # by one who was killed
+            left.unlink(missing_ok=True)
+        with suppress(OSError):  # on a full disk the lock holds all the same
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
         yield
+
+
+@contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """A new folder under another name, which becomes `path` once it is whole."""
+    _refuse_file(path)
+    if path.exists() and not _empty(path):
+        raise UserError(f"--out {path} is not empty; choose another")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    make_folder(draft)
+    try:
+        yield draft
+        draft.replace(path)
+        sync(path.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def make_folder(path: Path, option: str = "--out") -> None:
@@ -145,8 +216,13 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, path: Path) -> Any:
+    """Reads what a file holds."""
     try:
-        return json.loads(read_text(path))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
@@ -157,7 +233,12 @@ def read_tensors(path: Path, prefix: str = "") -> tuple[Params, dict[str, str]]:
     """Reads the tensors below a prefix, which is taken off, and what was said about the file."""
     with _opened(path) as file:
         names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
-        tensors = {name.removeprefix(prefix): file.get_tensor(name) for name in names}
+        for name in names:
+            shape = file.get_slice(name).get_shape()
+            if math.prod(max(side, 1) for side in shape) > VOLUME:  # though it hold nothing
+                raise ValueError(f"a tensor has the shape {shape}")
+        # Copies: what is only mapped would change with the file, and end the process if it shrinks.
+        tensors = {name.removeprefix(prefix): file.get_tensor(name).clone() for name in names}
         return tensors, file.metadata() or {}
 
 
@@ -174,19 +255,29 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except FileNotFoundError:
         raise UserError(f"{path.parent} is not a finished run: {path.name} is missing") from None
-    except (SafetensorError, OSError) as error:
-        raise Damaged(f"{path} is damaged: {error}") from None
+    except Exception as error:  # readers of damaged files fail in many ways, and at length
+        told = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Damaged(f"{path} is damaged: {told[:LONGEST]}") from None
 
 
 def seal(directory: Path) -> None:
     """Writes the checksums of all files, so that damage is noticed."""
     files = sorted(p for p in directory.iterdir() if p.suffix in SEALED and p.name != MANIFEST)
-    write_json(directory / MANIFEST, {p.name: _sha256(p) for p in files})
+    sums = {p.name: _sha256(p) for p in files}
+    sums |= {name: _sha256(directory / name) for name in code_of(directory)}
+    write_json(directory / MANIFEST, sums)
+
+
+def code_of(directory: Path) -> list[str]:
+    """The files of the user's own that a directory holds."""
+    return sorted(f"{CODE}/{p.name}" for p in (directory / CODE).glob("*.py"))
 
 
 def verify(directory: Path, names: list[str]) -> None:
     """Compares files with the checksums of a sealed directory."""
     sums = read_json(directory / MANIFEST)
+    if not isinstance(sums, dict):
+        raise Damaged(f"{directory / MANIFEST} is damaged: it holds no checksums")
     for name in names:
         path = directory / name
         if not path.exists():
@@ -196,5 +287,8 @@ def verify(directory: Path, names: list[str]) -> None:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None

@@ -48,6 +48,16 @@ def public(slots: Slots) -> Slots:
     return {role: params for role, params in slots.items() if not role.startswith("_")}
 
 
+def not_finite(slots: Slots) -> str:
+    """The first tensor with a number that is not finite, as `role/name`; "" where all are.
+
+    >>> not_finite({"model": {"w": torch.ones(2), "b": torch.tensor([1.0, torch.inf])}})
+    'model/b'
+    """
+    bad = (name for name, t in flatten(slots).items() if not t.isfinite().all())
+    return next(bad, "")
+
+
 def flatten(slots: Slots) -> Params:
     """Names each tensor `role/name`, for files and wires.
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from fedpn.core import seeds
 from fedpn.core.errors import UserError
+from fedpn.core.settings import find_object
 from fedpn.data.dataset import Array, Dataset
 
 # 20 % of so many rows are the 19 calibration rows that a 5 % threshold needs.
@@ -32,6 +33,8 @@ def partition(
 
     `natural` takes the clients that the data name, however many were asked for.
     """
+    if ":" in scheme:
+        return _own(scheme, dataset, clients, seed)
     if scheme not in PARTITIONS:
         raise UserError(f"there is no partition {scheme!r}; use one of {', '.join(PARTITIONS)}")
     if clients < 1:
@@ -53,9 +56,29 @@ def partition(
     options: dict[str, dict[str, Any]] = {
         "classes": {"cards": cards},
         "dirichlet": {"beta": beta},
+        "extended": {"cards": cards, "beta": beta},
+        "quantity": {"beta": beta},
+        "shards": {"cards": cards},
         "natural": {"client": dataset.client},
     }
     return PARTITIONS[scheme](dataset.y, clients, seed, **options.get(scheme, {}))
+
+
+def _own(spec: str, dataset: Dataset, clients: int, seed: int) -> list[Array]:
+    """Deals by a function of the user's own: `name(labels, clients, seed)` gives rows by client."""
+    dealt = find_object("data.partition", spec, "partition")(dataset.y, clients, seed)
+    try:
+        owned = [np.sort(np.asarray(rows, np.int64).ravel()) for rows in dealt]
+        flat = np.concatenate(owned)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"data.partition: {spec} gives no list of row numbers ({error})") from None
+    wrong = len(np.unique(flat)) < len(flat) or flat.min() < 0 or flat.max() >= len(dataset)
+    if wrong or not all(len(rows) for rows in owned):
+        raise UserError(
+            f"data.partition: {spec} must give each client some rows, each row to one client, "
+            f"by numbers from 0 to {len(dataset) - 1}"
+        )
+    return owned
 
 
 def classes(labels: Array, clients: int, seed: int, cards: int = 3) -> list[Array]:
@@ -110,6 +133,66 @@ def dirichlet(labels: Array, clients: int, seed: int, beta: float = 0.3) -> list
     return _rows_by_owner(owner, clients)
 
 
+def shards(labels: Array, clients: int, seed: int, cards: int = 3) -> list[Array]:
+    """Rows in the order of their labels, cut into even shards, so many dealt to each client.
+
+    FedAvg's pathological partition (McMahan et al., 2017), with two shards each; a client may be
+    left with one class.
+
+    >>> [rows.tolist() for rows in shards(np.arange(8) // 2, clients=2, seed=0, cards=2)]
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+    """
+    if clients * cards > len(labels):
+        raise UserError(
+            f"{len(labels)} rows do not make {cards} shards for each of {clients} clients; use "
+            "fewer --clients, or fewer data.cards"
+        )
+    rng = seeds.stream("shards", seed)
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    owner = np.empty(len(labels), np.int64)
+    dealt = rng.permutation(np.repeat(np.arange(clients), cards))
+    owner[order] = np.repeat(dealt, _even_shares(len(labels), len(dealt)))
+    return _rows_by_owner(owner, clients)
+
+
+def extended(
+    labels: Array, clients: int, seed: int, cards: int = 3, beta: float = 0.3
+) -> list[Array]:
+    """Classes are dealt like cards, and each class is shared by Dir(β, …, β) among its holders.
+
+    So clients differ in their classes and in how much of each they have (Li & Wang, 2023).
+    """
+    rng = seeds.stream("extended", seed)
+    owner = np.empty(len(labels), np.int64)
+    hands = [np.unique(labels[rows]) for rows in classes(labels, clients, seed, cards)]
+    for kind in np.unique(labels):
+        holders = np.array([client for client, hand in enumerate(hands) if kind in hand])
+        rows = rng.permutation(np.flatnonzero(labels == kind))
+        free = len(rows) - len(holders)  # each has one row at the least
+        ends = np.round(np.cumsum(_shares(rng, beta, len(holders))) * free).astype(np.int64)
+        more = np.searchsorted(ends, np.arange(free), side="right").clip(max=len(holders) - 1)
+        owner[rows] = np.concatenate([holders, holders[more]])
+    return _rows_by_owner(owner, clients)
+
+
+def quantity(labels: Array, clients: int, seed: int, beta: float = 0.3) -> list[Array]:
+    """Rows at random, as many for each client as Dir(β, …, β) says: alike, but for their number.
+
+    Whoever is left with very few takes some from the richest, as under `dirichlet`.
+    """
+    if beta <= 0:
+        raise UserError(f"beta is {beta}; the partition 'quantity' needs one above 0")
+    rng = seeds.stream("quantity", seed)
+    ends = np.round(np.cumsum(_shares(rng, beta, clients)) * len(labels)).astype(np.int64)
+    owner = np.empty(len(labels), np.int64)
+    owner[rng.permutation(len(labels))] = np.searchsorted(
+        ends, np.arange(len(labels)), side="right"
+    ).clip(max=clients - 1)
+    _level(owner, clients, rng)
+    return _rows_by_owner(owner, clients)
+
+
 def iid(labels: Array, clients: int, seed: int) -> list[Array]:
     """Deals rows at random, evenly."""
     rng = seeds.stream("iid", seed)
@@ -128,8 +211,11 @@ def natural(labels: Array, clients: int, seed: int, client: Array) -> list[Array
 PARTITIONS: dict[str, Callable[..., list[Array]]] = {
     "classes": classes,
     "dirichlet": dirichlet,
+    "extended": extended,
     "iid": iid,
     "natural": natural,
+    "quantity": quantity,
+    "shards": shards,
 }
 
 

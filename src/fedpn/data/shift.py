@@ -1,6 +1,6 @@
 """Shifts between clients, made on purpose: noisy labels; inverted, turned, dim and noisy images."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -72,10 +72,58 @@ def dim(images: Array, rows: Array, seed: int) -> Array:
     return dimmed
 
 
-def shift_clients(images: Array, owned: Sequence[Array], seed: int) -> Array:
-    """Gives clients pictures of four kinds by turns: as they are, inverted, turned, dim."""
+def noisy(images: Array, rows: Array, width: float, seed: int, client: int) -> Array:
+    """Adds noise to some images of bytes."""
+    drawn = seeds.stream("noisy", seed, client).normal(0, width, images[rows].shape)
+    return np.asarray((images[rows] + drawn).round().clip(0, 255).astype(images.dtype))
+
+
+def blurred(images: Array, rows: Array, width: float) -> Array:
+    """Blurs some images, each channel by itself."""
+    from scipy.ndimage import gaussian_filter
+
+    return np.asarray(gaussian_filter(images[rows], (0, 0, width, width)))
+
+
+def shift_clients(images: Array, owned: Sequence[Array], seed: int, kind: str) -> Array:
+    """Makes the pictures of clients differ in one way, or in four by turns."""
     if images.ndim != 4:
         raise UserError("data.shift changes pictures, and these data are a table")
+    return SHIFTS[kind](images, owned, seed)
+
+
+def _graded(
+    images: Array, owned: Sequence[Array], change: Callable[[Array, float, int], Array]
+) -> Array:
+    """From the first client, whose pictures stay, to the last, whose change the most: 0 to 1."""
+    changed = images.copy()
+    for client, rows in enumerate(owned[1:], 1):
+        changed[rows] = change(rows, client / (len(owned) - 1), client)
+    return changed
+
+
+def _noise(images: Array, owned: Sequence[Array], seed: int) -> Array:
+    return _graded(images, owned, lambda rows, s, c: noisy(images, rows, NOISE * s, seed, c))
+
+
+def _blur(images: Array, owned: Sequence[Array], seed: int) -> Array:
+    return _graded(images, owned, lambda rows, s, c: blurred(images, rows, BLUR * s))
+
+
+def _rotate(images: Array, owned: Sequence[Array], seed: int) -> Array:
+    turned, step = images, 1 if _square(images) else 2
+    for quarters in range(1, 4):
+        rows = np.concatenate([np.empty(0, np.int64), *owned[quarters::4]])
+        turned = rotate(turned, rows, step * quarters)
+    return turned
+
+
+def _invert(images: Array, owned: Sequence[Array], seed: int) -> Array:
+    return invert(images, np.concatenate([np.empty(0, np.int64), *owned[1::2]]))
+
+
+def _by_turns(images: Array, owned: Sequence[Array], seed: int) -> Array:
+    """As they are, inverted, turned, dim and noisy."""
     kinds = [np.concatenate([np.empty(0, np.int64), *owned[kind::4]]) for kind in range(4)]
     turned = rotate(invert(images, kinds[1]), kinds[2], 1 if _square(images) else 2)
     return dim(turned, kinds[3], seed)
@@ -83,3 +131,13 @@ def shift_clients(images: Array, owned: Sequence[Array], seed: int) -> Array:
 
 def _square(images: Array) -> bool:
     return bool(images.shape[2] == images.shape[3])
+
+
+NOISE, BLUR = 64.0, 2.0  # of the last client: in bytes, in pixels
+SHIFTS: dict[str, Callable[[Array, Sequence[Array], int], Array]] = {
+    "pictures": _by_turns,
+    "rotate": _rotate,
+    "invert": _invert,
+    "noise": _noise,
+    "blur": _blur,
+}

@@ -20,6 +20,9 @@ class AggregationSettings:
     clip: Annotated[Positive, "the norm to which `private` bounds what a client moves by"] = 1.0
     noise: Annotated[NonNegative, "its standard deviation, in units of the clip"] = 1.0
     delta: Annotated[float, Bounds(above=0, below=1), "of the (ε, δ) account"] = 1e-5
+    repeatable: Annotated[
+        bool, "noise is drawn from the seed, for research: then it protects nobody"
+    ] = False
 
 
 def weighted_sum(moves: Slots, weights: Tensor) -> Slots:
@@ -74,8 +77,9 @@ def krum(moves: Slots, byzantine: int, keep: int) -> Slots:
 
 
 def norms(moves: Slots) -> Tensor:
-    """The length of each client's move of the model: [C]."""
-    squares = [t.reshape(len(t), -1).square().sum(1) for t in moves["model"].values()]
+    """The length of each client's move, over all slots that it sends: [C]."""
+    tensors = [t for params in moves.values() for t in params.values()]
+    squares = [t.reshape(len(t), -1).square().sum(1) for t in tensors]
     length: Tensor = torch.stack(squares).sum(0).sqrt()
     return length
 

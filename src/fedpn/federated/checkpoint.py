@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params, Slots, flatten, unflatten
@@ -145,6 +147,17 @@ class Journal:
         store.sync(self.out)
 
 
+def rounds_done(out: Path) -> int:
+    """How many rounds a directory's last whole checkpoint has behind it."""
+    for name in (STATE, BEFORE):
+        if (out / name).exists():
+            try:
+                return int(read_state(out / name)[1]["round"])
+            except store.Damaged:
+                continue
+    return 0
+
+
 def read_state(path: Path) -> tuple[Params, dict[str, str]]:
     """Reads a checkpoint, or says that it is damaged or of another version."""
     tensors, about = store.read_tensors(path)
@@ -157,6 +170,15 @@ def read_state(path: Path) -> tuple[Params, dict[str, str]]:
         )
     if not sound:
         raise store.Damaged(f"{path} is damaged: its checksum does not match")
+    try:
+        names, roles = json.loads(about["names"]), json.loads(about["roles"])
+        whole = (
+            set(names) <= tensors.keys() and isinstance(roles, list) and int(about["round"]) >= 0
+        )
+    except (KeyError, TypeError, ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise store.Damaged(f"{path} is damaged: it does not say what it holds")
     return tensors, about
 
 
@@ -164,5 +186,6 @@ def _sum(tensors: Params, about: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(sorted(about.items())).encode())
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().tobytes())  # whatever its type
     return digest.hexdigest()

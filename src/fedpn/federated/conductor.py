@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from fedpn.core.errors import UserError
-from fedpn.core.trees import Params, Slots, map_slots
+from fedpn.core.trees import Params, Slots, map_slots, not_finite
 from fedpn.data.dataset import Array
 from fedpn.federated.aggregation import AggregationSettings, norms
 from fedpn.federated.checkpoint import Journal, State
@@ -107,7 +107,9 @@ def _play_once(phase: Phase, transport: Transport, state: State, listener: Liste
     heard = transport.gather(phase, state, phase.joining(transport.muster(), 0), listener)
     if heard.total is None:
         raise transport.failure(1)
-    return replace(state, server=phase.server(state.server, heard.total))
+    server = phase.server(state.server, heard.total)
+    _check(server, f"{phase.name!r}")
+    return replace(state, server=server)
 
 
 def _play_rounds(
@@ -126,6 +128,7 @@ def _play_rounds(
         before = state.server
         counted = heard.total is not None
         server = before if heard.total is None else phase.server(before, heard.total)
+        _check(server, f"round {state.round + 1}")
         state = State(server, state.round + 1, state.counted or counted)
         line = {
             "round": state.round,
@@ -148,6 +151,16 @@ def _play_rounds(
         if stop and not last:
             raise Stopped(f"after round {state.round} of {phase.rounds}")
     return state
+
+
+def _check(server: Slots, when: str) -> None:
+    """A server that has broken down is never kept: the checkpoint before stays."""
+    name = not_finite(server)
+    if name:
+        raise UserError(
+            f"{when} ended the training: the server's {name} is no longer finite, though each "
+            "upload was; lower the learning rate, or bound moves with faults.max_norm"
+        )
 
 
 def _tell(line: dict[str, Any], phase: Phase, journal: Journal, listener: Listener) -> None:

@@ -1,7 +1,8 @@
 """The gate for strangers: inputs like nothing that the federation has seen are answered by nobody.
 
-Three turns of sums, of which no row can be told: moments of training rows, the spread of held-out
-rows' statistics, and a histogram of their distances (`nn.familiar`).
+Three turns of sums, among them counts by class (docs/leaks.md has what sums tell): moments of
+training rows, the spread of held-out rows' statistics, and a histogram of their distances
+(`nn.familiar`).
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,6 @@
 """What a server does with statistics, whoever sent them: refuse the broken, add up the rest."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpn.core import seeds
-from fedpn.core.trees import Slots, map_slots
+from fedpn.core.trees import Slots, map_slots, not_finite
 from fedpn.federated.aggregation import AggregationSettings, make_rule, norms, weighted_sum
 
 
@@ -46,9 +47,21 @@ class Gatherer:
         tensors = [t for params in uploads.values() for t in params.values()]
         checks = [t.reshape(count, -1).isfinite().all(1) for t in tensors]
         if self.max_norm and uploads.get("model") and sent.get("model"):
-            checks.append(norms(moves(sent, uploads)) <= self.max_norm)
+            checks.append(norms(_of_model(moves(sent, uploads))) <= self.max_norm)
         good = torch.stack(checks).all(0) if checks else torch.ones(count, dtype=torch.bool)
         return good.cpu()
+
+    def objection(self, sent: Slots, upload: Slots) -> str:
+        """What is wrong with one client's upload, where something is."""
+        name = not_finite(upload)
+        if name:
+            return f"{name} is not finite"
+        if self.max_norm and upload.get("model") and sent.get("model"):
+            alone = map_slots(lambda t: t[None], upload)
+            length = float(norms(_of_model(moves(sent, alone))))
+            if length > self.max_norm:
+                return f"its model moved by {length:.3g}, and faults.max_norm is {self.max_norm:g}"
+        return ""
 
     def part(self, uploads: Slots, weights: Tensor, is_move: bool) -> Part:
         """Sums stacked uploads at once where the rule allows, so that they need not be kept."""
@@ -74,10 +87,17 @@ class Gatherer:
             sums = map_slots(lambda *ts: torch.stack(ts).sum(0), *slots)
             return Total(sums, weight, share)
         uploads = map_slots(lambda *ts: torch.cat(ts), *slots)
-        generator = torch.Generator().manual_seed(seeds.torch_seed("noise", self.seed, round_))
+        # Noise that others could draw again would protect nobody.
+        drawn = seeds.torch_seed("noise", self.seed, round_)
+        number = drawn if self.rule.repeatable else secrets.randbits(63)
+        generator = torch.Generator().manual_seed(number)
         move = make_rule(self.rule, generator)(moves(sent, uploads), weights)
         mean = map_slots(torch.add, {role: sent[role] for role in move}, move)
         return Total(map_slots(lambda t: t * weight, mean), weight, share)
+
+
+def _of_model(moved: Slots) -> Slots:
+    return {"model": moved["model"]}
 
 
 def moves(sent: Slots, uploads: Slots) -> Slots:

@@ -86,7 +86,10 @@ class Memories:
     def save(self) -> Params:
         """Makes the present state the one to come back to; returns what a checkpoint must keep."""
         if self._file is not None:
-            os.fsync(self._file)
+            try:
+                os.fsync(self._file)
+            except OSError as error:
+                raise UserError(f"{self.path} cannot be written: {error.strerror}") from None
         self.saved = [self.current.copy(), self.saved[0]]
         record, checksum = (torch.from_numpy(a.copy()) for a in self.current)
         return {"memories": record, "checksums": checksum}

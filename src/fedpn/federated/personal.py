@@ -171,7 +171,7 @@ class Calibrate(Phase):
     def lesson(self, site: Site, sent: Slots, memory: Slots) -> Lesson:
         """What the client's held-out rows, and all clients' together, have to teach."""
         setup, rows = site.setup, site.calibration
-        counts = torch.bincount(setup.labels(site.train).cpu(), minlength=setup.blueprint.classes)
+        counts = site.counts
         if self.rule:
             views = views_of(site, self.router, memory, rows)
         else:

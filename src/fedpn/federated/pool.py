@@ -26,7 +26,7 @@ class Pool(Phase):
     @torch.no_grad()
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
         setup, rows = site.setup, site.calibration
-        counts = torch.bincount(setup.labels(site.train).cpu(), minlength=setup.blueprint.classes)
+        counts = site.counts
         shared, labels = site.observer.shared(rows), setup.labels(rows).cpu()
         found = count_rows(shared, labels, counts, self.kind)
         return Reply(memory, {SLOT: {name: t.double() for name, t in found.items()}})

@@ -1,45 +1,93 @@
-"""The (ε, δ) account of a federation with clipped and noised means."""
+"""The (ε, δ) account of a federation: what noise protects, and what lies outside of it."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.federated.aggregation import AggregationSettings
+from fedpn.federated.training import Train
+
+WHOM = {"client": "each client, with all of its rows", "row": "each row"}
+ALWAYS = (
+    "the figures of the evaluation and the clients' mean losses",
+    "what stays with each client: its own model, thresholds and rule",
+)
+COLUMNS = "means and deviations of a table's columns, from exact sums"
+UPLOADS = "what the server itself is sent, to which it adds the noise"
 
 
-def spent_on_sums(noise: float, delta: float, releases: int) -> float:
-    """How much privacy a head's sums have cost each row, at δ; one row is replaced.
+@dataclass(frozen=True)
+class Account:
+    """What is promised to whom, at a δ; of what is not covered it says so."""
 
-    Gaussian mechanisms, each with noise in units of what one row can change, composed.
+    unit: str  # whom a replaced one stands for: client or row
+    epsilon: float
+    delta: float
+    outside: tuple[str, ...]
+
+    def words(self) -> str:
+        """
+        >>> Account("row", math.inf, 1e-5, ("figures",)).words()[:44]
+        'Differential privacy: nothing is promised, f'
+        """
+        if self.epsilon == math.inf:
+            return (
+                "Differential privacy: nothing is promised, for there is no noise, or it was drawn "
+                "from the run's seed and anybody can take it away again."
+            )
+        return (
+            f"Differential privacy: ε = {self.epsilon:.3g} at δ = {self.delta:g} for "
+            f"{WHOM[self.unit]}, in all that the shared model is made of. Not covered: "
+            f"{'; '.join(self.outside)}."
+        )
+
+    def tree(self) -> dict[str, Any]:
+        """As metrics keep it; no ε where nothing is promised."""
+        epsilon = None if self.epsilon == math.inf else self.epsilon
+        facts = {"epsilon": epsilon, "delta": self.delta, "unit": self.unit}
+        return facts | {"outside": list(self.outside), "words": self.words()}
+
+
+def of_means(settings: AggregationSettings, times: int, is_table: bool) -> Account:
+    """Of private means; no client takes part more than so many times.
+
+    Who joins a round is drawn from the run's seed, which is no secret: nothing is gained by
+    drawing. A client is the unit that is replaced; that moves the sum of clipped moves by up to
+    twice the clip.
     """
-    dp_accounting, rdp = _accounting()
+    outside = (*ALWAYS, UPLOADS, *([COLUMNS] if is_table else []))
+    noise = 0.0 if settings.repeatable else settings.noise / 2
+    return Account("client", spent(noise, settings.delta, times), settings.delta, outside)
+
+
+def of_sums(noise: float, delta: float, releases: int) -> Account:
+    """Of a head's noised sums; one row is replaced."""
+    return Account("row", spent(noise, delta, releases), delta, (*ALWAYS, UPLOADS))
+
+
+def spent(noise: float, delta: float, releases: int) -> float:
+    """The ε of Gaussian mechanisms, each with noise in units of what one can change, composed."""
+    if not releases:
+        return 0.0
+    if not noise:
+        return math.inf
+    try:
+        import dp_accounting
+        from dp_accounting import rdp
+    except ImportError:
+        raise UserError("accounts of privacy need an extra: pip install 'fedpn[privacy]'") from None
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     accountant = rdp.RdpAccountant(neighboring_relation=relation)
     accountant.compose(dp_accounting.GaussianDpEvent(noise), releases)
     return float(accountant.get_epsilon(delta))
 
 
-def _accounting() -> Any:
-    try:
-        import dp_accounting
-        from dp_accounting import rdp
-    except ImportError:
-        raise UserError("accounts of privacy need an extra: pip install 'fedpn[privacy]'") from None
-    return dp_accounting, rdp
-
-
-def spent(config: AggregationSettings, joined: int, clients: int, rounds: int) -> float | None:
-    """How much privacy some rounds have cost each client, at the config's δ.
-
-    Accounted by Rényi divergences for Gaussian noise on a sample without replacement; a client is
-    the unit that is replaced. None without noise: nothing is promised then.
-    """
-    if not config.noise or not rounds:
-        return None
-    dp_accounting, rdp = _accounting()
-    # Replacing one client moves the sum of clipped moves by up to twice the clip.
-    noise = dp_accounting.GaussianDpEvent(config.noise / 2)
-    event = dp_accounting.SampledWithoutReplacementDpEvent(clients, joined, noise)
-    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
-    accountant = rdp.RdpAccountant(neighboring_relation=relation)
-    accountant.compose(event, rounds)
-    return float(accountant.get_epsilon(config.delta))
+def most_rounds(phase: Train, clients: int) -> int:
+    """In how many rounds the client takes part that is drawn most often."""
+    counts = np.zeros(clients, np.int64)
+    for round_ in range(phase.rounds):
+        counts[phase.joining(clients, round_)] += 1
+    return int(counts.max(initial=0))

@@ -3,7 +3,18 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fedpn.core.bounds import AutoCount, Count, Natural, NonNegative, Positive, Share, SomeShare
+from fedpn.core.bounds import (
+    AutoCount,
+    Bounds,
+    Count,
+    Natural,
+    NonNegative,
+    Positive,
+    Seed,
+    Share,
+    SomeShare,
+    Width,
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,14 @@ class FaultSettings:
     max_norm: Annotated[
         NonNegative, "longer moves of the model are refused; 0: any length will do"
     ] = 0.0
+    attack: Annotated[
+        Literal["none", "label_flip", "sign_flip", "scale", "noise", "backdoor"],
+        "what clients do that mean harm, in simulations",
+    ] = "none"
+    attackers: Annotated[Share, "the share of clients that mean harm, where they do"] = 0.2
+    strength: Annotated[
+        Positive, "how many times as far attackers move, under `scale` and `noise`"
+    ] = 10.0
     patience: Annotated[Count, "rounds in a row without a valid upload before the run ends"] = 3
 
 
@@ -43,15 +62,17 @@ class HeadSettings:
         "what `ridge` sees: random patch filters of images or columns of tables (inputs), the "
         "encoder's layers, or both; auto: both, without rounds inputs",
     ] = "auto"
-    filters: Annotated[Count, "random filters of `patches`"] = 100
-    fourier: Annotated[Natural, "random Fourier features of encoder's layers or columns"] = 1000
+    filters: Annotated[Width, "random filters of `patches`"] = 100
+    fourier: Annotated[
+        int, Bounds(low=0, high=2**16), "random Fourier features of encoder's layers or columns"
+    ] = 1000
     noise: Annotated[
         NonNegative,
         "on the sums of `ridge`, in units of what one row can change; 0: none. Images without "
         "rounds only",
     ] = 0.0
     clip: Annotated[Positive, "with noise: the length to which a row's features are cut"] = 4.0
-    seed: Annotated[Natural, "of filters and frequencies; the same for all runs that compare"] = 0
+    seed: Annotated[Seed, "of filters and frequencies; the same for all runs that compare"] = 0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from fedpn.algorithms.base import FedAvg
 from fedpn.core import metrics, seeds
 from fedpn.core.errors import UserError
 from fedpn.core.parallel import cohorts_of, lanes, side_by_side
-from fedpn.core.trees import Params, Slots, map_slots, public
+from fedpn.core.trees import Params, Slots, map_slots, not_finite, public
 from fedpn.data.dataset import Array
+from fedpn.data.describe import client_name
 from fedpn.federated.aggregation import AggregationSettings
+from fedpn.federated.attack import attackers, spoil_rows, spoil_uploads
 from fedpn.federated.checkpoint import State
 from fedpn.federated.conductor import Heard
 from fedpn.federated.gather import Gatherer, Part
@@ -55,11 +57,14 @@ class Simulator:
         cohort: int = 0,
         path: Path | None = None,
     ) -> None:
-        self.setup, self.method, self.seed = setup, method, seed
-        self.faults = faults or FaultSettings()
+        self.method, self.seed, self.faults = method, seed, faults or FaultSettings()
+        data = spoil_rows(self.faults, setup.data, setup.federation, seed)
+        self.setup = setup if data is setup.data else replace(setup, data=data)
+        self.attackers = attackers(self.faults, setup.federation.clients, seed)
         self.gatherer = Gatherer(seed, aggregation or AggregationSettings(), self.faults.max_norm)
         self.asked_cohort, self.path = cohort, path
         self.members: dict[int, Slots] = {}  # what clients have after the rounds
+        self.told: set[int] = set()  # clients of which it was said that they were left out
 
     @property
     def clients(self) -> int:
@@ -100,13 +105,17 @@ class Simulator:
         def play(cohort: Array) -> Played:
             sites = [Site(int(c), self.setup, state.round, observe) for c in cohort]
             memories = [self.memories[c] for c in cohort] if phase.remembers else [{}] * len(cohort)
-            return self._judge(phase, sent, cohort, phase.cohort(sites, sent, memories, _quiet))
+            replies = phase.cohort(sites, sent, memories, _quiet)
+            if phase.remembers and phase.is_move:
+                replies = self._spoil(replies, sent, cohort, state.round)
+            return self._judge(phase, sent, cohort, replies)
 
         for played in self._side_by_side(play, phase, state.server, there):
             if not phase.remembers and self.setup.network is not None:
                 done += len(played.cohort)
                 listener.progress(phase.name, done, len(there))
             refused += played.cohort[~played.good.numpy()].tolist()
+            self._tell(played, phase, sent, state.round, listener)
             if phase.remembers:
                 for client, memory, good in zip(
                     played.cohort.tolist(), played.replies.memories, played.good, strict=True
@@ -121,15 +130,44 @@ class Simulator:
         total = self.gatherer.total(sent, parts, state.round, phase.is_move, self.clients)
         return Heard(total, loss / total.weight, gone.tolist(), refused)
 
+    def _spoil(self, replies: Replies, sent: Slots, cohort: Array, round_: int) -> Replies:
+        """What comes back where some clients mean harm."""
+
+        def draw(client: int) -> torch.Generator:
+            return torch.Generator().manual_seed(
+                seeds.torch_seed("spoil", self.seed, round_, client)
+            )
+
+        found = spoil_uploads(self.faults, sent, replies.statistics, cohort, self.attackers, draw)
+        return replace(replies, statistics=found)
+
     def _judge(self, phase: Phase, sent: Slots, cohort: Array, replies: Replies) -> Played:
         good = self.gatherer.valid(sent, replies.statistics, len(cohort))
         good &= replies.losses.isfinite()
+        if phase.remembers:  # a personal model may break down though what is sent does not
+            good &= torch.tensor([not not_finite(memory) for memory in replies.memories])
         statistics, weights = replies.statistics, replies.weights[good]
         if not good.all():
             statistics = map_slots(lambda t: t[good], statistics)
         part = self.gatherer.part(statistics, weights, phase.is_move)
         loss = float((replies.losses[good].double() * weights).sum())
         return Played(cohort, replies, good, part, loss)
+
+    def _tell(
+        self, played: Played, phase: Phase, sent: Slots, round_: int, listener: Listener
+    ) -> None:
+        """Says who is left out and why, once for each client."""
+        for place in (~played.good).nonzero().flatten().tolist():
+            client, replies = int(played.cohort[place]), played.replies
+            if client in self.told:
+                continue
+            self.told.add(client)
+            upload = map_slots(lambda t, i=place: t[i], replies.statistics)
+            why = self.gatherer.objection(sent, upload)
+            strange = not_finite(replies.memories[place]) if phase.remembers else ""
+            why = why or (f"its own {strange} is not finite" if strange else "its loss is none")
+            name = client_name(self.setup.dataset, client)
+            listener.say(f"{phase.name}, round {round_ + 1}: client {name} is left out: {why}")
 
     def visit(
         self, phases: Sequence[Phase], server: Slots, listener: Listener

@@ -91,6 +91,12 @@ class Site:
     def train(self) -> Array:
         return self.setup.federation.train[self.client]
 
+    @property
+    def counts(self) -> Tensor:  # [K]
+        """How many training rows of each class the client has."""
+        labels = self.setup.labels(self.train).cpu()
+        return torch.bincount(labels, minlength=self.setup.blueprint.classes)
+
     def to_draw(self, balance: bool) -> Array:
         """The rows that batches are drawn from: those to train on, evened by class if asked."""
         labels = self.setup.federation.labels[self.train]

@@ -1,34 +1,57 @@
 """Settings -> a model: the network and its loss as pure functions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal
 
 import torch
 
+from fedpn.core.bounds import Bounds, Depth, Positive, Width
+from fedpn.core.errors import UserError
+from fedpn.core.settings import build, one_of
 from fedpn.nn.density import DENSITIES
-from fedpn.nn.encoders import make_encoder
+from fedpn.nn.encoders import ENCODERS, make_encoder
 from fedpn.nn.loss import LOSSES, cross_entropy
 from fedpn.nn.posterior import Classifier, Normalise, PosteriorNetwork
 from fedpn.nn.resnet import load_pretrained
 from fedpn.nn.task import Model, make_model
 from fedpn.nn.two_headed import TwoHeaded, balanced_and_personal
 
+KINDS = ("classifier", "posterior", "two-headed")
 
-class Blueprint(NamedTuple):
+
+@dataclass(frozen=True)
+class Blueprint:
     """All that it takes to build a network again: plain values, kept with every run."""
 
-    kind: str  # classifier, posterior, two-headed
-    shape: tuple[int, ...]  # of one input
-    classes: int
+    kind: str  # one of KINDS
+    shape: tuple[Annotated[int, Bounds(low=1, high=2**24)], ...]  # of one input
+    classes: Annotated[int, Bounds(low=2, high=2**20)]
     encoder: str
-    dim: int
+    dim: Width
     density: str
-    layers: int
-    mean: Sequence[float]  # of the training rows, per channel or column
-    std: Sequence[float]
-    norm: str = "auto"
+    layers: Depth
+    mean: tuple[float, ...]  # of the training rows, per channel or column
+    std: tuple[Positive, ...]
+    norm: Literal["auto", "none", "batch", "group"] = "auto"
+
+
+def read_blueprint(tree: Any) -> Blueprint:
+    """Reads a blueprint from plain values that may come from anybody."""
+    if not isinstance(tree, dict) or tree.keys() != {f.name for f in fields(Blueprint)}:
+        raise UserError("the network lacks a setting, or has one that none has")
+    found = build(Blueprint, tree, "model")
+    one_of("model.kind", found.kind, KINDS)
+    if ":" not in found.encoder:
+        one_of("model.encoder", found.encoder, list(ENCODERS))
+    one_of("model.density", found.density, list(DENSITIES))
+    if len(found.shape) not in (1, 3):
+        raise UserError(f"model.shape is {list(found.shape)}, and inputs are rows or pictures")
+    if not len(found.mean) == len(found.std) == found.shape[0]:
+        raise UserError("model.mean and model.std must have a number for each channel or column")
+    return found
 
 
 def choose_encoder(name: str, shape: Sequence[int]) -> str:

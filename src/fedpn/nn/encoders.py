@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from fedpn.core.errors import UserError
+from fedpn.core.settings import find_object
 from fedpn.nn.kernels import conv_relu_pool
 from fedpn.nn.resnet import Norm, ResNet18, make_norm
 
@@ -128,7 +130,11 @@ ENCODERS: dict[str, tuple[Norm, Callable[[Shape, int, Norm], nn.Module]]] = {
 
 
 def make_encoder(name: str, shape: Shape, dim: int, norm: str = "auto") -> nn.Module:
-    """Builds an encoder with its first weights."""
+    """Builds an encoder with its first weights: of the table, or of the user's own."""
+    if ":" in name:
+        if norm != "auto":
+            raise UserError(f"model.norm is {norm!r}, but {name} has the norms that it has")
+        return _own(name, tuple(shape), dim)
     usual, make = ENCODERS[name]
     kind = usual if norm == "auto" else norm
     if name == "mlp" and kind != "none":
@@ -136,3 +142,30 @@ def make_encoder(name: str, shape: Shape, dim: int, norm: str = "auto") -> nn.Mo
     if len(shape) != 3 and name != "mlp":
         raise UserError(f"the encoder {name} takes images and these are rows of a table; use mlp")
     return initialise(make(shape, dim, kind))  # type: ignore[arg-type]
+
+
+def _own(spec: str, shape: Shape, dim: int) -> nn.Module:
+    """Takes `file.py:Net` or `module:Net`, called as `Net(shape, dim)`, and tries it out."""
+    make = find_object("model.encoder", spec, "encoder")
+    try:
+        found = make(shape, dim)
+    except Exception as error:  # whatever it is, it is the user's own
+        raise UserError(f"model.encoder: {spec}({shape}, {dim}) fails: {error}") from error
+    if not isinstance(found, nn.Module):
+        raise UserError(f"model.encoder: {spec}({shape}, {dim}) gives no torch.nn.Module")
+    if any(isinstance(layer, nn.modules.dropout._DropoutNd) for layer in found.modules()):
+        raise UserError(
+            f"model.encoder: {spec} has dropout, which clients that are stacked cannot draw; take "
+            "it out"
+        )
+    try:
+        with torch.no_grad():
+            z = found.eval()(torch.zeros(2, *shape))
+    except Exception as error:
+        raise UserError(f"model.encoder: {spec} fails on inputs of {shape}: {error}") from error
+    if not isinstance(z, Tensor) or tuple(z.shape) != (2, dim):
+        gives = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+        raise UserError(
+            f"model.encoder: of two inputs {spec} must make an embedding of (2, {dim}), not {gives}"
+        )
+    return found.train()

@@ -15,6 +15,7 @@ little is as strange as too much. Known images, if resampled or noisy, may be st
 
 import functools
 import math
+import sys
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -245,6 +246,6 @@ def counts(d: Tensor) -> Tensor:
 
 
 def threshold(tally: Tensor, keep: float = 0.95) -> float:
-    """The least limit that lets the share `keep` of the counted rows pass."""
+    """The least limit that lets the share `keep` of the counted rows pass; a finite number."""
     place = int((tally.cumsum(0) < keep * tally.sum()).sum())
-    return place * STEP - REACH if place < len(tally) - 1 else math.inf
+    return place * STEP - REACH if place < len(tally) - 1 else sys.float_info.max

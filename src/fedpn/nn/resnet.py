@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch.nn.functional as F  # noqa: N812
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from fedpn.core.errors import UserError
@@ -117,8 +117,13 @@ def load_pretrained(encoder: nn.Module, path: Path) -> None:
                         f"model.pretrained: {name!r} in {path} is {tuple(found.shape)}, "
                         f"this encoder's is {tuple(tensor.shape)}"
                     )
+                if found.is_complex():
+                    raise UserError(f"model.pretrained: {name!r} in {path} has complex numbers")
                 tensor.copy_(found)
     except FileNotFoundError:
         raise UserError(f"model.pretrained: there is no file {path}") from None
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"model.pretrained: {path} cannot be read: {error}") from None
+    except UserError:
+        raise
+    except Exception as error:  # readers of damaged files fail in many ways, and at length
+        told = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"model.pretrained: {path} cannot be read: {told[:300]}") from None

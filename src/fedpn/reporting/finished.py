@@ -33,6 +33,7 @@ class Metrics:
     worst: Accuracy  # of all clients
     measures: dict[str, float | None]
     warnings: tuple[str, ...] = ()  # what a fine accuracy may hide
+    privacy: str = ""  # what is promised to those whose rows they are
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ def read_metrics(run: Path) -> Metrics:
         worst={who: _by_set(tree["spread"]["worst"][who]) for who in accuracy},
         measures={name: _measure(tree, place) for name, place in MEASURES.items()},
         warnings=_warnings(tree),
+        privacy=tree["privacy"]["words"].text() if "privacy" in tree.fields() else "",
     )
 
 

@@ -28,6 +28,7 @@ def text(paths: Sequence[Path]) -> str:
     runs = read_runs(paths)
     lines = aligned(accuracy_table(runs))
     beside = [f"{name}: {value}" for name, value in measures(runs).items()]
+    beside += [plain(runs[0].privacy)] if runs[0].privacy else []
     beside += [f"note: {plain(warning)}" for run in runs for warning in run.warnings]
     rule = "─" * len(lines[0])
     return "\n".join(

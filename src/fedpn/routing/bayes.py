@@ -201,7 +201,7 @@ class Bayes(Rule):
         mine = belief.own_chance(views.share)
         probs = belief.probs(views.share)
         doubt, foreign = entropy(probs), mine < 0.5
-        limit = torch.where(foreign, self.foreign_doubt, self.own_doubt)
+        limit = doubt.new_tensor([self.own_doubt, self.foreign_doubt])[foreign.long()]
         return refuse_unsound(
             Decision(
                 probs=probs.float(),
@@ -214,7 +214,7 @@ class Bayes(Rule):
         )
 
     def whose(self, outcome: Outcome, scores: Scores) -> str:
-        foreign = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+        foreign = outcome.is_sent_on
         kinds = "of kinds that others have" if foreign else "of the kinds that this client has"
         return f"{100 * (1 - scores.epistemic):.0f} % own: {kinds}"
 

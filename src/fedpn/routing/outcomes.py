@@ -32,6 +32,11 @@ class Outcome(IntEnum):
         return self.name.lower()
 
     @property
+    def is_sent_on(self) -> bool:
+        """Whether the federation is asked, not the client's own model."""
+        return self in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+
+    @property
     def source(self) -> Source:
         return ANSWERERS[self]
 

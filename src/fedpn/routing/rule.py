@@ -165,7 +165,7 @@ class Rule:
 
     def whose(self, outcome: Outcome, scores: Scores) -> str:
         """Whose kind of input it is, in words."""
-        foreign = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+        foreign = outcome.is_sent_on
         return "taken for another client's" if foreign else "taken for this client's own"
 
     def reason(self, outcome: Outcome, scores: Scores) -> str:

@@ -268,7 +268,7 @@ def reason(rule: Rule, outcome: Outcome, scores: Scores, held: Standards) -> str
     """Why, in words: by the rule's own thresholds, or by a promise where there is one."""
     if held.promises is None or outcome is Outcome.STRANGER:
         return rule.reason(outcome, scores)
-    foreign = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+    foreign = outcome.is_sent_on
     limit = held.promises[int(foreign)].threshold
     if limit == -math.inf:
         return f"{rule.whose(outcome, scores)}, of which nothing can be promised"

@@ -4,31 +4,66 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedpn.core.settings import nest
+from fedpn.core.errors import UserError
+from fedpn.core.settings import leaves, merge, nest
+from fedpn.data.sources.given import NAME, take
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
+from fedpn.runs.directory import refuse_strange_code, stored
+from fedpn.runs.result import Run
 
 
 def run(
     out: str | Path,
     tell: Callable[..., None] | None = None,
     listener: Listener | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    trust: bool = False,
     **settings: Any,
-) -> dict[str, Any]:
-    """Runs a federation into the directory `out` and returns its metrics.
+) -> Run:
+    """Runs a federation into the directory `out`.
 
     Settings are the keys that `fedpn settings` lists, a double underscore for each dot:
-    `fedpn.run("runs/a", dataset="mnist", rounds=10, fedpn__gamma=0.02)`. `algorithm` may also be
-    a class of your own. A `Listener` hears how the run goes; `tell(stage, done, of, **facts)` is
-    the short form of one.
+    `fedpn.run("runs/a", dataset="mnist", rounds=10, fedpn__gamma=0.02)`. `dataset` may also be data
+    in memory: `(x, y)` or `(x, y, client)`, a data frame, a PyTorch dataset. `algorithm`,
+    `model__encoder`, `data__partition` and the like may be classes or functions of your own.
+    `resume` goes on with the run that is there (code that it names is run only if it is named here
+    too, or with `trust`), `overwrite` replaces it. A `Listener` hears how the
+    run goes; `tell(stage, done, of, **facts)` is the short form of one.
     """
-    method = settings.get("algorithm")
-    if isinstance(method, type):
-        settings["algorithm"] = f"{method.__module__}:{method.__qualname__}"
+    if not isinstance(out, str | Path):
+        raise UserError(f"out is a {type(out).__name__}: give the directory of the run, as a text")
+    data = settings.pop("dataset", "")
+    settings = {key: _named(key, value) for key, value in settings.items()}
     tree = nest({key.replace("__", "."): value for key, value in settings.items()})
+    given = None
+    if isinstance(data, str | Path):
+        tree |= {"dataset": str(data)} if str(data) else {}
+    else:
+        columns = tree.get("data", {})
+        label, client = (columns.get(name) or None for name in ("label", "client"))
+        given = take(data, label, client, columns.get("features", ()))
+        tree["dataset"] = NAME
     heard = listener or (Listener() if tell is None else _Teller(tell))
-    return pipeline.run(resolve([tree]), Path(out), listener=heard)
+    if resume:
+        kept = stored(Path(out))
+        if not trust:
+            refuse_strange_code(kept, [value for _, value in leaves(tree)], Path(out))
+        tree = merge(kept, tree)
+    pipeline.run(resolve([tree]), Path(out), resume, heard, given=given, overwrite=overwrite)
+    return Run(out)
+
+
+def _named(key: str, value: Any) -> Any:
+    """A class or function of the user's own by its name, as settings have it."""
+    name = getattr(value, "__qualname__", None)
+    if name is None:
+        return value
+    if "<" in name:
+        raise UserError(f"{key} is made inside a function: make it where modules can be imported")
+    return f"{value.__module__}:{name}"
 
 
 class _Teller(Listener):

@@ -1,7 +1,7 @@
 """The settings of a run, from presets, TOML and the command line; unknown keys are errors."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from typing import Annotated, Any, Literal
@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal
 from fedpn.algorithms import ALGORITHMS, find_algorithm, name_of, section_of
 from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.fedpn import FedPN
-from fedpn.core.bounds import Bounds, Count, Natural, Positive
+from fedpn.core.bounds import Bounds, Count, Depth, Natural, Positive, Seed, Width
 from fedpn.core.errors import UserError
-from fedpn.core.settings import Tree, build, leaves, merge, one_of, unknown
+from fedpn.core.settings import Tree, build, leaves, merge, one_of, told, unknown
+from fedpn.data.partition import PARTITIONS
+from fedpn.data.sources.publishers import PUBLISHERS
 from fedpn.federated.aggregation import AggregationSettings
 from fedpn.federated.heads import HEADS, TRAINED
 from fedpn.federated.settings import EngineSettings, FaultSettings, HeadSettings, TrainSettings
@@ -36,14 +38,17 @@ class DataSettings:
     """How rows are read and dealt."""
 
     partition: Annotated[
-        Literal["auto", "classes", "dirichlet", "iid", "natural"],
-        "auto: natural where the data name their clients, else classes, of two classes dirichlet",
+        str,
+        "classes, dirichlet, extended, iid, natural, quantity, shards, or file.py:name, called as "
+        "name(labels, clients, seed); auto: natural where the data name their clients, else "
+        "classes, of two classes dirichlet",
     ] = "auto"
-    cards: Annotated[Count, "classes per client, under `classes`"] = 3
-    beta: Annotated[Positive, "concentration, under `dirichlet`"] = 0.3
+    cards: Annotated[Count, "classes per client, under `classes`, `extended` and `shards`"] = 3
+    beta: Annotated[Positive, "concentration, under `dirichlet`, `extended` and `quantity`"] = 0.3
     shift: Annotated[
-        Literal["none", "pictures"],
-        "pictures: clients' images are by turns as they are, inverted, turned, dim and noisy",
+        Literal["none", "pictures", "rotate", "invert", "noise", "blur"],
+        "pictures: clients' images are by turns as they are, inverted, turned, dim and noisy; the "
+        "others: one of these ways, by turns or from client to client the more",
     ] = "none"
     label: Annotated[str, 'of a table, the column; "label" where nothing is said'] = ""
     client: Annotated[str, 'of a table, the column of owners; "client" where there is one'] = ""
@@ -51,6 +56,11 @@ class DataSettings:
         tuple[str, ...], "of a table, the columns, in this order; none: all others"
     ] = ()
     image_size: Annotated[int, Bounds(low=0, high=4096), "of own images; 0: that of the data"] = 0
+    limit: Annotated[Natural, "rows to take, of each class as many as its share is; 0: all"] = 0
+    show: Annotated[
+        Literal["auto", "yes", "no"],
+        "whether reports hold some inputs as pictures; auto: of public sets, not of your own",
+    ] = "auto"
     without: Annotated[tuple[str, ...], "clients that take no part, as if never dealt to"] = ()
     classes: Annotated[tuple[str, ...], "by number; none: those of the data, in their order"] = ()
 
@@ -60,13 +70,15 @@ class ModelSettings:
     """The network."""
 
     encoder: Annotated[
-        str, "lenet5, resnet18, mlp; auto: LeNet-5 for images, an MLP for tables"
+        str,
+        "lenet5, resnet18, mlp, or file.py:Net, called as Net(shape, dim); auto: LeNet-5 for "
+        "images, an MLP for tables",
     ] = "auto"
-    dim: Annotated[Count, "of embeddings"] = 16
+    dim: Annotated[Width, "of embeddings"] = 16
     density: Annotated[str, "of a posterior network, one a class"] = "radial"
-    layers: Annotated[Count, "of each density"] = 30
+    layers: Annotated[Depth, "of each density"] = 30
     norm: Literal["auto", "none", "batch", "group"] = "auto"
-    pretrained: Annotated[str, "of a ResNet, a safetensors file"] = ""
+    pretrained: Annotated[str, "weights of the encoder, a safetensors file"] = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Config:
         Count, "whom rows are dealt to; where the data name theirs, those are kept"
     ] = 20
     rounds: Natural = 100
-    seed: Annotated[int, Bounds(low=0, high=2**63 - 1), "of everything that is drawn"] = 0
+    seed: Annotated[Seed, "of everything that is drawn"] = 0
     data: DataSettings = field(default_factory=DataSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
@@ -113,6 +125,19 @@ class Config:
         """Whether clients may add up what they see of their rows: not where a rule of aggregation
         or noise guards what they send, and would not guard this."""
         return self.aggregation.rule == "mean" and not self.head.noise
+
+    @property
+    def shows_inputs(self) -> bool:
+        """Whether reports hold some inputs as pictures."""
+        if self.data.show == "auto":
+            return self.dataset == "digits" or self.dataset in PUBLISHERS
+        return self.data.show == "yes"
+
+    def hides_columns(self, shape: Sequence[int]) -> bool:
+        """Whether inputs are normalised without a look at them: where noise guards what is sent,
+        and inputs are pictures, whose bounds are known."""
+        guarded = bool(self.head.noise) or self.aggregation.rule == "private"
+        return guarded and len(shape) == 3
 
     @property
     def headline(self) -> str:
@@ -157,7 +182,7 @@ def _refuse_moved(layer: Tree) -> None:
     for key, value in leaves(dict(layer)):
         if key in MOVED:
             raise UserError(f"{key} is called {MOVED[key]} now")
-        if key == "routing.router" and value in RENAMED:
+        if key == "routing.router" and isinstance(value, str) and value in RENAMED:
             raise UserError(f"the router {value!r} is called {RENAMED[value]} now")
 
 
@@ -181,13 +206,16 @@ def _section(tree: Tree, name: str) -> Tree:
     """Takes a section out of the tree."""
     section = tree.pop(name, {})
     if not isinstance(section, Mapping):
-        raise UserError(f"{name} is a section of settings, not {section!r}")
+        raise UserError(f"{name} is a section of settings, not {told(section)}")
     return dict(section)
 
 
 def check(config: Config) -> Config:
     """Refuses values that are well-formed but name nothing, or that do not go together."""
-    one_of("model.encoder", config.model.encoder, ["auto", *ENCODERS])
+    if ":" not in config.model.encoder:
+        one_of("model.encoder", config.model.encoder, ["auto", *ENCODERS])
+    if ":" not in config.data.partition:
+        one_of("data.partition", config.data.partition, ["auto", *PARTITIONS])
     one_of("model.density", config.model.density, list(DENSITIES))
     if ":" not in config.head.kind:
         one_of("head.kind", config.head.kind, [TRAINED, *HEADS])
@@ -224,8 +252,9 @@ def check(config: Config) -> Config:
 
 def preset(dataset: str, algorithm: type[FedAvg]) -> Tree:
     """The settings that a named set is known to need; `[posterior]` has those of such networks."""
-    file = resources.files("fedpn.runs") / "presets" / f"{dataset}.toml"
-    if "/" in dataset or "\\" in dataset or not file.is_file():
+    presets = (resources.files("fedpn.runs") / "presets").iterdir()
+    file = next((file for file in presets if file.name == f"{dataset}.toml"), None)
+    if file is None:  # or a path, which is no name at all
         return {}
     tree = tomllib.loads(file.read_text(encoding="utf-8"))
     own = tree.pop("posterior", {})

@@ -23,8 +23,9 @@ from fedpn.nn.blueprint import build_model
 from fedpn.nn.posterior import parameters
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, DataSettings, resolve, to_tree
+from fedpn.runs.directory import SERVER, stored
 from fedpn.runs.phases import phases_of
-from fedpn.runs.pipeline import SERVER, Clock, finish, simulate, stored
+from fedpn.runs.pipeline import Clock, finish, simulate
 from fedpn.runs.prepare import (
     check_calibration,
     deal_rows,

@@ -1,37 +1,39 @@
 """Config -> finished run: the whole way of the data on one screen."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedpn.core import store
-from fedpn.core.errors import UserError
-from fedpn.core.settings import leaves, read_toml
 from fedpn.core.trees import Slots, flatten
+from fedpn.data.dataset import Dataset
 from fedpn.data.describe import client_name
 from fedpn.federated import privacy
+from fedpn.federated.attack import taken_in
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.heads.noise import RELEASES
 from fedpn.federated.listener import Listener
+from fedpn.federated.privacy import Account
 from fedpn.federated.simulator import Simulator
 from fedpn.federated.site import Setup
-from fedpn.federated.training import joining
+from fedpn.federated.training import Train
 from fedpn.reporting import report
 from fedpn.routing.settings import RoutingSettings
-from fedpn.runs.config import Config, resolve, to_tree
+from fedpn.runs.code import keep_code
+from fedpn.runs.config import Config, to_tree
+from fedpn.runs.directory import SERVER, clear, refuse_changes
 from fedpn.runs.evaluate import View
 from fedpn.runs.figures import figures, gallery
 from fedpn.runs.measure import Names, evaluate
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import fingerprint, prepare
 from fedpn.serving.bundle import About, provenance, write_models
-
-SERVER = "server.safetensors"  # what the server had in the end: clients may join by it, or leave
 
 
 def run(
@@ -40,13 +42,21 @@ def run(
     resume: bool = False,
     listener: Listener | None = None,
     checkpoint_every: int | None = None,
+    given: Dataset | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Trains, personalises, calibrates, evaluates and reports; returns the metrics."""
+    """Trains, personalises, calibrates, evaluates and reports; returns the metrics.
+
+    Data that are `given` are taken instead of those that the config names. A run that is in the
+    directory is gone on with, or replaced once it is clear that there is nothing to object to.
+    """
     listener = listener or Listener()
     clock = Clock(listener)
     if config.engine.threads:
         torch.set_num_threads(config.engine.threads)
-    setup = prepare(config)
+    setup = prepare(config, given)
+    if overwrite:
+        clear(out)
     with store.claimed(out, resume):
         journal = Journal(out, about_run(setup), checkpoint_every, listener.say)
         if resume:
@@ -97,15 +107,18 @@ def finish(
     """Writes what a run came to."""
     setup, server = simulator.setup, found.server
     views = [found.records[client]["evaluate"] for client in range(simulator.clients)]
-    results = judge(config, setup, views)
+    results = judge(config, setup, views) | attacked(config, simulator, server)
+    results["warnings"] += results.get("attack", {}).get("words", [])
     for warning in results["warnings"]:
         clock.say(warning)
     clock.progress("report", 0, 1)
     members = [simulator.members[client] for client in range(simulator.clients)]
-    write_models(out, about_models(config, setup), shared_part(config, server), members)
+    about = about_models(config, setup, account_of(config, setup.dataset.shape, simulator.clients))
+    write_models(out, about, shared_part(config, server), members)
+    keep_code(to_tree(config), out)
     store.write_tensors(out / SERVER, flatten(server), data=fingerprint(setup.dataset))
     store.write_json(out / "metrics.json", results)
-    write_figures(setup, views, config.headline, out)
+    write_figures(setup, views, config, out)
     report.write_page([out], out / "report.html")
     clock.stop()
     store.write_json(out / "timings.json", clock.laps)
@@ -113,6 +126,21 @@ def finish(
     store.write_json(out / "engine.json", engine | {"device": str(setup.device)})
     store.seal(out)
     return results
+
+
+def attacked(config: Config, simulator: Simulator, server: Slots) -> dict[str, Any]:
+    """What simulated attackers did, and what came of it; nothing where there are none."""
+    bad, setup = simulator.attackers, simulator.setup
+    if not len(bad):
+        return {}
+    names = [client_names(setup)[client] for client in bad]
+    words = [f"attacked on purpose: {config.faults.attack} by the clients {', '.join(names)}"]
+    shared, share = config.method.shared(server), None
+    if shared is not None and config.faults.attack == "backdoor":
+        logits = partial(setup.model.task.logits, shared)
+        share = taken_in(logits, setup.data, setup.federation, bad)
+        words.append(f"marked pictures are taken for {setup.dataset.classes[0]} in {share:.1%}")
+    return {"attack": {"clients": names, "taken_in": share, "words": words}}
 
 
 class Clock(Listener):
@@ -153,8 +181,9 @@ def judge(config: Config, setup: Setup, views: list[View]) -> dict[str, Any]:
     """The contents of `metrics.json`."""
     rows = setup.federation
     names = Names(setup.dataset.classes, client_names(setup))
+    account = account_of(config, setup.dataset.shape, rows.clients)
     found = evaluate(rows, views, config.headline, score_of(config), names)
-    return headed(config, setup.dataset.name, rows.clients, found)
+    return headed(config, setup.dataset.name, rows.clients, account, found)
 
 
 def score_of(config: Config) -> str:
@@ -162,7 +191,9 @@ def score_of(config: Config) -> str:
     return config.router if config.rule == "quantiles" else config.rule
 
 
-def headed(config: Config, dataset: str, clients: int, found: dict[str, Any]) -> dict[str, Any]:
+def headed(
+    config: Config, dataset: str, clients: int, account: Account | None, found: dict[str, Any]
+) -> dict[str, Any]:
     """Figures under the facts of their run."""
     results = {
         "format": 1,
@@ -173,16 +204,25 @@ def headed(config: Config, dataset: str, clients: int, found: dict[str, Any]) ->
         "rounds": config.rounds,
         "headline": config.headline,
     } | found
-    if config.aggregation.rule == "private":
-        joined = joining(clients, config.train.join)
-        spent = privacy.spent(config.aggregation, joined, clients, config.rounds)
-        delta = config.aggregation.delta
-        results["privacy"] = {"epsilon": spent, "delta": delta, "unit": "client"}
-    if config.head.noise:
-        delta = config.aggregation.delta
-        spent = privacy.spent_on_sums(config.head.noise, delta, RELEASES)
-        results["privacy"] = {"epsilon": spent, "delta": delta, "unit": "row"}
+    if account is not None:
+        results["privacy"] = account.tree()
     return results
+
+
+def account_of(config: Config, shape: Sequence[int], clients: int | None = None) -> Account | None:
+    """What noise promises of a run, where it has any.
+
+    Where clients come and go, each may have been in every round.
+    """
+    if config.head.noise:
+        return privacy.of_sums(config.head.noise, config.aggregation.delta, RELEASES)
+    if config.aggregation.rule != "private":
+        return None
+    times = config.rounds
+    if clients is not None:
+        rounds = Train(config.method, config.train, config.seed, config.rounds)
+        times = privacy.most_rounds(rounds, clients)
+    return privacy.of_means(config.aggregation, times, is_table=len(shape) == 1)
 
 
 def client_names(setup: Setup) -> tuple[str, ...]:
@@ -190,10 +230,11 @@ def client_names(setup: Setup) -> tuple[str, ...]:
     return tuple(client_name(setup.dataset, c) for c in range(setup.federation.clients))
 
 
-def about_models(config: Config, setup: Setup) -> About:
+def about_models(config: Config, setup: Setup, account: Account | None) -> About:
     """What a bundle says of its models."""
     dataset = setup.dataset
     note = " ".join(filter(None, (dataset.note, *dataset.remarks)))
+    origin = provenance(dataset.name, note, config.algorithm, config.rounds, config.seed, account)
     return About(
         setup.blueprint,
         dataset.classes,
@@ -201,7 +242,7 @@ def about_models(config: Config, setup: Setup) -> About:
         dataset.features,
         config.head,
         routing_of(config),
-        provenance(dataset.name, note, config.algorithm, config.rounds, config.seed),
+        origin,
     )
 
 
@@ -219,32 +260,11 @@ def shared_part(config: Config, server: Slots) -> Slots:
     return {name: part for name, part in parts.items() if part}
 
 
-def write_figures(setup: Setup, views: list[View], headline: str, out: Path) -> None:
-    """Keeps what the report's figures and gallery are drawn from."""
+def write_figures(setup: Setup, views: list[View], config: Config, out: Path) -> None:
+    """Keeps what the report's figures and gallery are drawn from; of pictures only if they may."""
     cards = gallery(views, setup.federation.seed)
     rows = [card["row"] for card in cards]
-    pictures = {"images": setup.data.x[rows].cpu()} if rows else {}
-    drawn = figures(setup.federation, views, headline, len(setup.dataset.classes))
+    pictures = {"images": setup.data.x[rows].cpu()} if rows and config.shows_inputs else {}
+    drawn = figures(setup.federation, views, config.headline, len(setup.dataset.classes))
     store.write_tensors(out / "gallery.safetensors", pictures)
     store.write_json(out / "figures.json", drawn | {"gallery": cards})
-
-
-def stored(out: Path) -> dict[str, Any]:
-    """The settings of the run in a directory."""
-    return read_toml(out / "config.toml")
-
-
-def refuse_changes(config: Config, out: Path, but: Collection[str] = ()) -> None:
-    """A run goes on as it began; only its rounds may be extended, and the engine may be another.
-
-    Settings in `but` may be others as well.
-    """
-    old, new = to_tree(resolve([stored(out)])), to_tree(config)
-    flat_old, flat_new = dict(leaves(old)), dict(leaves(new))
-    for key in flat_old | flat_new:
-        before, after = flat_old.get(key), flat_new.get(key)
-        grows = key == "rounds" and config.rounds > old["rounds"]
-        if before != after and not grows and key not in but and not key.startswith("engine."):
-            raise UserError(
-                f"--resume: {key} was {before!r} and is now {after!r}; only rounds may grow"
-            )

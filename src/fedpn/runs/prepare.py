@@ -16,7 +16,9 @@ from fedpn.data.moments import Moments, any_image, constants
 from fedpn.data.partition import partition, usual
 from fedpn.data.recode import recode
 from fedpn.data.shift import shift_clients
+from fedpn.data.sources.given import NAME
 from fedpn.data.sources.own import open_dataset
+from fedpn.data.subset import take_some
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import conduct
 from fedpn.federated.heads import TRAINED, make_head
@@ -30,20 +32,32 @@ from fedpn.routing.thresholds import rows_needed
 from fedpn.runs.config import Config
 
 
-def deal(config: Config) -> tuple[Dataset, Federation]:
-    """Loads the data and deals them to clients."""
-    return deal_rows(config, read(config, config.dataset))
+def deal(config: Config, given: Dataset | None = None) -> tuple[Dataset, Federation]:
+    """Loads the data, unless they are given, and deals them to clients."""
+    dataset = read(config, config.dataset) if given is None else settle(config, given)
+    return deal_rows(config, dataset)
 
 
 def read(config: Config, spec: str) -> Dataset:
     """Loads data as the settings say."""
     d = config.data
+    if spec == NAME:
+        raise UserError(
+            "the data of this run were in memory: go on from Python, with fedpn.run(…, resume=True)"
+        )
     dataset = open_dataset(
         spec, d.image_size or None, d.label or None, d.client or None, d.features
     )
     if d.features and not dataset.features:
         raise UserError(f"data.features names columns, but {spec} is no table")
-    return recode(dataset, d.classes) if d.classes else dataset
+    return settle(config, dataset)
+
+
+def settle(config: Config, dataset: Dataset) -> Dataset:
+    """Data with their classes in the order of the settings, and so many rows as these say."""
+    d = config.data
+    dataset = recode(dataset, d.classes) if d.classes else dataset
+    return take_some(dataset, d.limit, config.seed) if 0 < d.limit < len(dataset) else dataset
 
 
 def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
@@ -56,8 +70,8 @@ def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
         remark = f"the data name {len(dataset.clients)} clients, which are kept as they are"
         dataset = replace(dataset, remarks=(*dataset.remarks, remark))
     owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
-    if d.shift == "pictures":
-        dataset = replace(dataset, x=shift_clients(dataset.x, owned, config.seed))
+    if d.shift != "none":
+        dataset = replace(dataset, x=shift_clients(dataset.x, owned, config.seed, d.shift))
     return _left(dataset, federate(dataset.y, owned, config.seed), d.without)
 
 
@@ -77,9 +91,9 @@ def _left(
     return replace(dataset, clients=tuple(names[c] for c in left)), federation.only(left)
 
 
-def prepare(config: Config) -> Setup:
+def prepare(config: Config, given: Dataset | None = None) -> Setup:
     """Deals the data and builds the network; finds mistakes before anything is written."""
-    return assemble(config, *deal(config))
+    return assemble(config, *deal(config, given))
 
 
 def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
@@ -87,7 +101,7 @@ def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     check_calibration(config, dataset, federation, range(federation.clients))
     rows = lay_out(config, dataset, federation)
     shape, classes = dataset.shape, len(dataset.classes)
-    if config.head.noise:
+    if config.hides_columns(shape):
         total = any_image(shape)
     else:
         simulator = Simulator(rows, config.method, config.seed)
@@ -114,8 +128,8 @@ def plan_model(config: Config, shape: tuple[int, ...], classes: int, total: Mome
         dim=config.model.dim,
         density=config.model.density,
         layers=config.model.layers,
-        mean=mean,
-        std=std,
+        mean=tuple(mean),
+        std=tuple(std),
         norm=config.model.norm,
     )
 

@@ -22,12 +22,12 @@ def decode(inputs: Sequence[Any], shape: Sequence[int], features: Sequence[str])
 
 def _one(value: Any, place: int, shape: tuple[int, ...], features: Sequence[str]) -> Array:
     what = f"input {place}"
-    if isinstance(value, bytes):
-        return picture.from_bytes(value, what, shape)
-    if isinstance(value, str):
+    if isinstance(value, bytes | str):
         if len(shape) != 3:
-            raise UserError(f"{what} is a text, and this model takes rows of numbers")
-        return picture.from_bytes(_from_base64(value, what), what, shape)
+            kind = "text" if isinstance(value, str) else "file"
+            raise UserError(f"{what} is a {kind}, and this model takes rows of numbers")
+        content = _from_base64(value, what) if isinstance(value, str) else value
+        return picture.from_bytes(content, what, shape)
     if isinstance(value, Mapping):
         return _by_name(value, what, shape, features)
     return _numbers(value, what, shape)
@@ -63,7 +63,7 @@ def _numbers(value: Any, what: str, shape: tuple[int, ...]) -> Array:
     if len(shape) == 1:
         if array.shape != shape:
             raise UserError(f"{what} has the shape {array.shape}; this model takes {shape}")
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return array.astype(np.float32)  # what float32 cannot hold is a stranger, not a crash
     channels, height, width = shape
     forms = {(height, width): (None,), (height, width, channels): None, shape: ()}

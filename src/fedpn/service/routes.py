@@ -154,6 +154,8 @@ async def _from_form(request: Request, most: int) -> schema.Question:
             client, wordy = form.get("client"), str(form.get("explain", "")).lower()
     except HTTPException as error:
         raise Refused(422, str(error.detail)) from None
+    except ValueError as error:  # the parser of forms has words of its own
+        raise Refused(422, f"the form cannot be read: {error}") from None
     if not inputs:
         raise Refused(422, "files: none was sent")
     return schema.Question.model_construct(

@@ -14,14 +14,16 @@ import torch
 import fedpn
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.settings import build, named_code
+from fedpn.core.settings import build, code_from, named_code
 from fedpn.core.trees import Params, Slots
+from fedpn.federated.privacy import Account
 from fedpn.federated.settings import HeadSettings
-from fedpn.nn.blueprint import Blueprint
+from fedpn.nn.blueprint import Blueprint, read_blueprint
 from fedpn.routing.rule import Rule
 from fedpn.routing.rules import from_state
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.standards import Standards, of_state
+from fedpn.serving.sound import check_model, check_numbers
 
 FORMAT = 4
 SLOTS = {
@@ -68,6 +70,7 @@ class Bundle:
     router: Params
     rule: Rule | None
     standards: Standards
+    code: Path | None = None  # a folder with files of the user's own that it may name
 
     @property
     def blueprint(self) -> Blueprint:
@@ -86,8 +89,10 @@ class Bundle:
         return (self.shared or {}) | self.own
 
 
-def provenance(dataset: str, note: str, algorithm: str, rounds: int, seed: int) -> dict[str, Any]:
-    """Where models come from."""
+def provenance(
+    dataset: str, note: str, algorithm: str, rounds: int, seed: int, account: Account | None = None
+) -> dict[str, Any]:
+    """Where models come from, and what was promised to whom they come from."""
     return {
         "fedpn": fedpn.__version__,
         "torch": str(torch.__version__),
@@ -96,6 +101,7 @@ def provenance(dataset: str, note: str, algorithm: str, rounds: int, seed: int) 
         "algorithm": algorithm,
         "rounds": rounds,
         "seed": seed,
+        "privacy": account.words() if account is not None else "",
     }
 
 
@@ -119,7 +125,7 @@ def write_models(out: Path, about: About, shared: Slots, members: Sequence[Slots
 def _to_tree(about: About, elsewhere: bool) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "model": about.blueprint._asdict(),
+        "model": asdict(about.blueprint),
         "classes": list(about.classes),
         "clients": list(about.clients),
         "features": list(about.features),
@@ -157,17 +163,41 @@ def _from_tree(tree: Any, path: Path) -> About:
         )
     try:
         routing = tree["routing"]
-        return About(
-            Blueprint(**tree["model"]),
-            tuple(map(str, tree["classes"])),
-            tuple(map(str, tree["clients"])),
-            tuple(map(str, tree["features"])),
+        about = About(
+            read_blueprint(tree["model"]),
+            _names(tree, "classes"),
+            _names(tree, "clients"),
+            _names(tree, "features"),
             build(HeadSettings, tree["head"], "head"),
             None if routing is None else build(RoutingSettings, routing, "routing"),
             dict(tree["provenance"]),
         )
-    except (KeyError, TypeError) as error:
-        raise store.Damaged(f"{path / 'bundle.json'} is damaged: {error!r}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        why = error if isinstance(error, UserError) else repr(error)
+        raise store.Damaged(f"{path / 'bundle.json'} is damaged: {why}") from None
+    _check_names(about, path / "bundle.json")
+    return about
+
+
+def _names(tree: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = tree[key]
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise UserError(f"its {key} are no list of names")
+    return tuple(found)
+
+
+def _check_names(about: About, path: Path) -> None:
+    """Refuses lists of names that cannot be those of the network's classes, columns and clients."""
+    shape, classes = about.blueprint.shape, about.blueprint.classes
+    columns = shape[0] if len(shape) == 1 else 0
+    wrong = {
+        "classes": len(about.classes) != classes or len(set(about.classes)) != classes,
+        "features": len(about.features) not in (0, columns),
+        "clients": not about.clients or len(set(about.clients)) != len(about.clients),
+    }
+    for name, is_wrong in wrong.items():
+        if is_wrong:
+            raise store.Damaged(f"{path} is damaged: its {name} are not those of its network")
 
 
 def open_bundle(path: Path, client: int | str | None = None, trust: bool = False) -> Bundle:
@@ -184,6 +214,8 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
             f"{path} names code of its own ({', '.join(code.values())}), which would be run; if "
             "you know where it comes from, say so with --trust (from Python, trust=True)"
         )
+    if code:
+        store.verify(path, store.code_of(path))
     if store.read_json(path / "bundle.json").get("elsewhere"):
         raise UserError(
             f"{path} is a server's: each node has its own model, below its state directory as "
@@ -194,6 +226,10 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
     alike = about.routing is None and not store.tensor_names(path / SLOTS["own"])
     index = 0 if alike and client is None else _find(about.clients, client, path)
     slots = {slot: store.read_tensors(path / file, f"{index}/")[0] for slot, file in SLOTS.items()}
+    kept = path.resolve() / store.CODE
+    with code_from(kept):
+        _check_tensors(about, common, slots, path)
+        rule = None if about.routing is None else from_state(about.routing.rule, slots["rule"])
     return Bundle(
         about.clients[index],
         about,
@@ -204,9 +240,19 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
         slots["own"],
         slots["head"],
         slots["router"],
-        None if about.routing is None else from_state(about.routing.rule, slots["rule"]),
+        rule,
         of_state(slots["standards"]),
+        kept,
     )
+
+
+def _check_tensors(about: About, common: Slots, slots: Slots, path: Path) -> None:
+    alone = about.routing is not None
+    check_model(about.blueprint, common["model"], slots["own"], path, alone)
+    check_numbers({SHARED[s]: params for s, params in common.items()}, path, finite=True)
+    check_numbers({SLOTS[s]: slots[s] for s in ("own", "head")}, path, finite=True)
+    limits = {SLOTS[s]: slots[s] for s in ("router", "rule", "standards")}
+    check_numbers(limits, path, finite=False)  # a limit that nothing passes is infinite
 
 
 def place_of(path: Path) -> Path:

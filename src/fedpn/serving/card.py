@@ -7,6 +7,7 @@ from fedpn.core.plain import plain
 from fedpn.serving.bundle import Bundle
 
 Tree = Mapping[str, Any]
+NO_NOISE = "no noise was added: nothing is promised to those whose rows trained the models"
 
 
 def card(bundle: Bundle, metrics: Tree | None = None) -> str:
@@ -28,6 +29,8 @@ def card(bundle: Bundle, metrics: Tree | None = None) -> str:
         f"- **Strangers**: {'refused by a gate' if bundle.gate else 'no gate: all are answered'}",
         f"- **Promise**: {held.words() or 'none was asked for'}",
         *(f"- **Remark**: {_safe(text)}" for text in held.remarks()),
+        f"- **Privacy**: {_safe(origin.get('privacy') or NO_NOISE)}",
+        f"- **Inside this folder**: {_inside(bundle)}",
         "",
         "## Classes",
         "",
@@ -54,6 +57,21 @@ def card(bundle: Bundle, metrics: Tree | None = None) -> str:
         "- Answers are no substitute for a person's judgement where mistakes do harm.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _inside(bundle: Bundle) -> str:
+    """What whoever gets the folder gets with it."""
+    parts = {
+        "the federation's model": bundle.shared or bundle.head,
+        "the client's own model": bundle.own or bundle.own_head,
+        "moments of all clients' inputs, for the gate": bundle.gate,
+        "counts of all clients' held-out rows": bundle.pool,
+    }
+    held = [name for name, there in parts.items() if there]
+    return (
+        f"{', '.join(held)}; the client's number of rows of each class, and its thresholds. No "
+        "input of anybody; but models remember, and who can ask them can learn of rows."
+    )
 
 
 def _inputs(bundle: Bundle) -> str:

@@ -1,5 +1,6 @@
 """One client's part of a run in a folder of its own, with a card; and new thresholds for it."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,21 +15,34 @@ from fedpn.serving.card import card
 CARD = "MODEL_CARD.md"
 
 
-def export(path: Path, client: int | str | None, out: Path, trust: bool = False) -> Bundle:
-    """Writes one client's part alone into a new folder, which `open_bundle` takes as well."""
+def export(
+    path: Path,
+    client: int | str | None,
+    out: Path,
+    trust: bool = False,
+    more: Callable[[Path], None] = lambda folder: None,
+) -> Bundle:
+    """Writes one client's part alone into a new folder, which `open_bundle` takes as well.
+
+    The folder is there once it is whole; `more` may add to it before.
+    """
     path = place_of(path)
     bundle = open_bundle(path, client, trust)
-    store.claim(out, hint="")
     index = bundle.about.clients.index(bundle.client)
-    for file in SHARED.values():
-        store.write_tensors(out / file, store.read_tensors(path / file)[0])
-    for file in SLOTS.values():
-        tensors, _ = store.read_tensors(path / file, f"{index}/")
-        store.write_tensors(out / file, {f"0/{name}": t for name, t in tensors.items()})
-    tree = store.read_json(path / "bundle.json")
-    store.write_json(out / "bundle.json", tree | {"clients": [bundle.client]})
-    write_card(out, bundle, path)
-    store.seal(out)
+    with store.drafted(out) as draft:
+        for file in SHARED.values():
+            store.write_tensors(draft / file, store.read_tensors(path / file)[0])
+        for file in SLOTS.values():
+            tensors, _ = store.read_tensors(path / file, f"{index}/")
+            store.write_tensors(draft / file, {f"0/{name}": t for name, t in tensors.items()})
+        tree = store.read_json(path / "bundle.json")
+        store.write_json(draft / "bundle.json", tree | {"clients": [bundle.client]})
+        for name in store.code_of(path):
+            store.make_folder(draft / store.CODE)
+            store.write_text(draft / name, store.read_text(path / name))
+        write_card(draft, bundle, path)
+        store.seal(draft)
+        more(draft)
     return bundle
 
 

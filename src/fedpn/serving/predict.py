@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from fedpn.core.errors import UserError
+from fedpn.core.settings import code_from
+from fedpn.core.store import Damaged
 from fedpn.data.dataset import Array
 from fedpn.data.sources import picture
 from fedpn.data.sources.guard import plain_file
@@ -74,12 +76,26 @@ class Predictor:
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
-        self.model = build_model(bundle.blueprint, seed=0)
-        self.head = make_head(bundle.about.head)
         routing = bundle.about.routing
         named = routing is not None and routing.router != "none"
-        self.router = make_router(routing) if routing is not None and named else None
+        with code_from(bundle.code):
+            self.model = build_model(bundle.blueprint, seed=0)
+            self.head = make_head(bundle.about.head)
+            self.router = make_router(routing) if routing is not None and named else None
         self.own_share: float | None = None
+        self._try_out()
+
+    def _try_out(self) -> None:
+        """Answers a plain input, so that parts which do not fit together are told at once."""
+        dtype = torch.uint8 if len(self.bundle.blueprint.shape) == 3 else torch.float32
+        x = torch.zeros(2, *self.bundle.blueprint.shape, dtype=dtype)
+        try:
+            views = self.views(x)
+            self.tell(*self.decide(x, views._replace(share=self.find_share(views, None))))
+        except (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            client = self.bundle.client
+            raise Damaged(f"the models of {client} do not fit together: {why}") from error
 
     def __call__(
         self, inputs: Array | Tensor | Sequence[Any], own_share: float | None = None
@@ -195,7 +211,7 @@ class Predictor:
         own = "local" if b.rule is not None or b.own else "global"
         if isinstance(b.rule, Bayes):
             return {"epistemic": "both", "aleatoric": "local", "total": "both"}
-        sent_on = outcome in (Outcome.LOCAL_OOD, Outcome.GLOBAL_UNCERTAIN)
+        sent_on = outcome.is_sent_on
         return {"epistemic": own, "aleatoric": own, "total": "global" if sent_on else own}
 
 

@@ -121,10 +121,12 @@ def _add_export(commands: Any) -> None:
 def _export(options: argparse.Namespace) -> None:
     from fedpn.serving.export import export
 
-    bundle = export(options.run, options.client, options.out, options.trust)
-    if options.onnx:
+    def add_onnx(folder: Path) -> None:
         from fedpn.serving.onnx import FILE, write_onnx
         from fedpn.serving.predict import load
 
-        write_onnx(load(options.out, trust=options.trust), options.out / FILE)
+        write_onnx(load(folder, trust=options.trust), folder / FILE)
+
+    more = {"more": add_onnx} if options.onnx else {}
+    bundle = export(options.run, options.client, options.out, options.trust, **more)
     print(f"client {bundle.client}: {options.out} (try: fedpn predict {options.out} INPUT)")

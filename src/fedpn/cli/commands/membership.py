@@ -47,8 +47,8 @@ def _join(options: argparse.Namespace) -> None:
 
 def _forget(options: argparse.Namespace) -> None:
     from fedpn.cli.console import Display, Interrupt
+    from fedpn.runs.directory import stored
     from fedpn.runs.membership import forget
-    from fedpn.runs.pipeline import stored
 
     _refuse_code(options)
     with Interrupt() as interrupt, Display(interrupt) as display:
@@ -68,7 +68,7 @@ def _forget(options: argparse.Namespace) -> None:
 def _refuse_code(options: argparse.Namespace) -> None:
     """What a run names is not run unless it is trusted."""
     from fedpn.core.settings import named_code
-    from fedpn.runs.pipeline import stored
+    from fedpn.runs.directory import stored
 
     code = named_code(stored(options.run))
     if code and not options.trust:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     text = "train, personalise, calibrate, evaluate and report"
     option = command(commands, "run", _run, text).add_argument
-    option("config", nargs="?", type=Path, metavar="CONFIG.toml", help="settings")
+    option(
+        "config", nargs="?", metavar="CONFIG.toml | DATA", help="settings; or data, as --dataset"
+    )
     option("--dataset", help="a named set, or a path to your own (default: digits)")
     option(
         "--algorithm", help="see `fedpn algorithms`, or file.py:Class of your own (default: fedpn)"
@@ -36,6 +38,7 @@ def add(commands: Any) -> None:
     option("--tensorboard", action="store_true", help="write event files into the run directory")
     option("--mlflow", action="store_true", help="log to MLflow")
     option("--resume", action="store_true", help="go on with the run in --out")
+    option("--overwrite", action="store_true", help="replace the run that is in --out")
     option("--trust", action="store_true", help="with --resume: run the code that the run names")
     option(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
@@ -48,6 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     from fedpn.federated.listener import Listeners, Stopped
     from fedpn.reporting import report
     from fedpn.runs import pipeline
+    from fedpn.runs.directory import refuse_changes
     from fedpn.runs.trackers import TRACKERS, find_tracker
 
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
@@ -56,13 +60,14 @@ def _run(options: argparse.Namespace) -> int:
     config = _config(options)
     keep_freed_memory()
     if options.resume:
-        pipeline.refuse_changes(config, options.out)
+        refuse_changes(config, options.out)
     name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
     out = options.out or Path("runs") / name
     with Interrupt() as interrupt, Display(interrupt) as display:
         listener = Listeners([display, *trackers])
         try:
-            pipeline.run(config, out, options.resume, listener, options.checkpoint_every)
+            every, overwrite = options.checkpoint_every, options.overwrite
+            pipeline.run(config, out, options.resume, listener, every, overwrite=overwrite)
         except Stopped as stopped:
             display.bars.stop()
             print(f"stopped {stopped}; go on with: fedpn run --resume --out {out}", file=sys.stderr)
@@ -73,16 +78,24 @@ def _run(options: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> "Config":
     """Lays what was typed over the config file, and that over the run to go on with."""
-    from fedpn.core.settings import parse_setting, read_toml
+    from fedpn.core.settings import leaves, parse_setting, read_toml
     from fedpn.runs.config import resolve
-    from fedpn.runs.pipeline import stored
+    from fedpn.runs.directory import refuse_strange_code, stored
 
-    layers = [read_toml(options.config)] if options.config else []
+    layers = []
+    if options.config and options.config.endswith(".toml"):
+        layers.append(read_toml(Path(options.config)))
+    elif options.config and options.dataset is not None:
+        raise UserError(f"data are named twice: {options.config} and --dataset {options.dataset}")
+    elif options.config:
+        options.dataset = options.config
     if options.resume:
         if options.out is None:
             raise UserError("--resume needs --out: the directory of the run to go on with")
         kept = stored(options.out)
-        _refuse_strange_code(kept, options)
+        if not options.trust:
+            typed = [value for text in options.set for _, value in leaves(parse_setting(text))]
+            refuse_strange_code(kept, [*typed, options.algorithm, options.router], options.out)
         layers.insert(0, kept)
     flags = ("dataset", "algorithm", "clients", "rounds", "seed")
     for name in flags:
@@ -102,20 +115,6 @@ def _config(options: argparse.Namespace) -> "Config":
     config = resolve(layers)
     _refuse_idle(options.set, config)
     return config
-
-
-def _refuse_strange_code(kept: dict[str, Any], options: argparse.Namespace) -> None:
-    """What a run directory names is not run unless it was typed here, or the run is trusted."""
-    from fedpn.core.settings import leaves, named_code, parse_setting
-
-    typed = [value for text in options.set for _, value in leaves(parse_setting(text))]
-    known = [*typed, options.algorithm, options.router]
-    strange = [value for value in named_code(kept).values() if value not in known]
-    if strange and not options.trust:
-        raise UserError(
-            f"--resume: {options.out} names code of its own ({', '.join(strange)}), which would be "
-            "run; if you know where it comes from, add --trust"
-        )
 
 
 def _refuse_idle(settings: list[str], config: "Config") -> None:

@@ -60,6 +60,7 @@ def _serve(options: argparse.Namespace) -> int:
         import torch
 
         torch.set_num_threads(options.threads)
+    _check_address(options.host, options.port)
     library = Library(options.runs, options.trust)
     app = make_app(library, token, _open(options.decisions), options.keep_inputs)
     scheme = "https" if options.certificate else "http"
@@ -82,6 +83,19 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_address(host: str, port: int) -> None:
+    """Refuses an address that cannot be listened to, before models are read."""
+    import socket
+
+    if not 1 <= port <= 65535:
+        raise UserError(f"--port is {port}, but must be from 1 to 65535")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise UserError(f"{host}:{port} cannot be listened to: {error.strerror}") from None
+
+
 def _open(where: str) -> Any:
     """The decisions at a URL, or in a file."""
     import sqlalchemy
@@ -100,6 +114,7 @@ def _open(where: str) -> Any:
 def _reviews(options: argparse.Namespace) -> None:
     import numpy as np
 
+    from fedpn.core import store
     from fedpn.serving.bundle import open_bundle
 
     if options.out.suffix != ".npz":
@@ -120,5 +135,12 @@ def _reviews(options: argparse.Namespace) -> None:
     x = np.stack([np.frombuffer(row["input"], kind).reshape(shape) for row in rows])
     y = np.array([row["truth"] for row in rows])
     arrays: dict[str, Any] = {"x" if len(shape) == 1 else "images": x, "labels": y}
-    np.savez(options.out, **arrays)
+    store.write_with(options.out, lambda place: _savez(place, arrays))
     print(f"{len(rows)} labelled inputs of client {bundle.client}: {options.out}")
+
+
+def _savez(place: Path, arrays: dict[str, Any]) -> None:
+    import numpy as np
+
+    with place.open("wb") as file:  # by a name, NumPy would add an ending
+        np.savez(file, **arrays)

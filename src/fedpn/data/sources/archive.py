@@ -68,7 +68,7 @@ def read(path: Path) -> Content:
         heads = file.heads
         found = parts(path, heads)
         x, remarks = _read_rows(path, file, found)
-        labels = np.concatenate([file[part.labels].ravel() for part in found])
+        labels = _pooled(path, file, [part.labels for part in found])
         y, classes = encode(labels, f"{found[0].labels} of {path}", _place(path, found, "labels"))
         if "classes" in heads:
             classes = _class_names(path, file["classes"], len(classes))
@@ -120,6 +120,18 @@ def _read_rows(path: Path, file: Archive, found: list[Part]) -> tuple[Array, tup
     return pooled, tuple(remarks)
 
 
+def _pooled(path: Path, file: Archive, names: list[str]) -> Array:
+    """One value a row, of all parts."""
+    found = [file[name].ravel() for name in names]
+    try:
+        return np.concatenate(found)
+    except TypeError as error:
+        kinds = " and ".join(str(array.dtype) for array in found)
+        raise UserError(
+            f"{' and '.join(names)} of {path} are {kinds}; give numbers or names in every part"
+        ) from error
+
+
 def _place(path: Path, found: list[Part], kind: str) -> Place:
     """Names a pooled row by its part."""
 
@@ -155,7 +167,7 @@ def _read_clients(
             f"{path} holds {named[0].client!r} but not one for every part; name the client of "
             "every row or of none"
         )
-    values = np.concatenate([file[part.client].ravel() for part in found])
+    values = _pooled(path, file, [part.client for part in found])
     if values.dtype.kind not in "USiu":
         raise UserError(f"{named[0].client!r} of {path} is {values.dtype}; give numbers or names")
     return name_values(values, f"client of {path}", _place(path, found, "client"))

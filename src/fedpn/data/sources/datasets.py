@@ -71,8 +71,8 @@ def get(name: str, url: str | None = None) -> Path:
 
 def find(name: str) -> Path | None:
     """The file of a set that is at hand."""
-    paths = (place / f"{name}.npz" for place in places())
-    return next((path for path in paths if path.is_file()), None)
+    paths = (path for place in places() for path in place.glob("*.npz"))
+    return next((path for path in paths if path.stem == name and path.is_file()), None)
 
 
 def names() -> list[str]:

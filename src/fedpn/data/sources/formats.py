@@ -1,6 +1,8 @@
 """The publishers' own file formats -> arrays, without pickles."""
 
 import gzip
+import io
+import math
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -10,10 +12,11 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
-from fedpn.data.sources import npz
-from fedpn.data.sources.guard import plain_file, size
+from fedpn.data.sources import matlab, npz
+from fedpn.data.sources.guard import plain_file, reason, size
 
 UNPACKED = 1 << 30  # bytes of one file; the publishers' have a tenth of it
+AXES = 4  # of an idx file; the publishers' have 1 or 3
 Arrays = dict[str, Array]  # train_images, train_labels, test_images …
 Reader = Callable[..., Arrays]  # a publisher's files, in its order -> arrays
 
@@ -26,41 +29,49 @@ def idx(*paths: Path) -> Arrays:
 
 def read_idx(path: Path) -> Array:
     """Two zeros, the type (8 is bytes), the number of axes, their lengths, the bytes."""
+    content = _unpacked(path)
+    axes = content[3] if len(content) > 3 else 0
+    if content[:3] != b"\x00\x00\x08" or not 0 < axes <= AXES or len(content) < 4 + 4 * axes:
+        raise UserError(f"{path} is not an idx file of bytes; fetch it again")
+    shape = tuple(np.frombuffer(content, ">u4", count=axes, offset=4).tolist())
+    start, promised = 4 + 4 * axes, math.prod(shape)
+    if len(content) - start != promised or not promised:
+        raise UserError(
+            f"{path} holds {len(content) - start} bytes where its head promises {promised}; "
+            "fetch it again"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def _unpacked(path: Path) -> bytes:
+    """What a .gz file holds, if it is of some measure."""
     plain_file(path)
     try:
         with gzip.open(path) as file:
             content = file.read(UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is not a whole .gz file ({error}); fetch it again") from error
+        raise UserError(
+            f"{path} is not a whole .gz file ({reason(error)}); fetch it again"
+        ) from error
     if len(content) > UNPACKED:
         raise UserError(f"{path} unpacks to more than {size(UNPACKED)}; fetch it again")
-    axes = content[3] if len(content) > 3 else 0
-    if content[:3] != b"\x00\x00\x08" or axes == 0 or len(content) < 4 + 4 * axes:
-        raise UserError(f"{path} is not an idx file of bytes; fetch it again")
-    shape = np.frombuffer(content, ">i4", count=axes, offset=4)
-    start = 4 + 4 * len(shape)
-    if len(content) - start != int(np.prod(shape)):
-        raise UserError(
-            f"{path} holds {len(content) - start} bytes where its head promises "
-            f"{int(np.prod(shape))}; fetch it again"
-        )
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    return content
 
 
 def cifar(archive: Path) -> Arrays:
     """CIFAR10's binary archive: rows of one label and 3 × 32 × 32 bytes."""
-    plain_file(archive)
+    content = io.BytesIO(_unpacked(archive))
     training = [f"data_batch_{i}.bin" for i in range(1, 6)]
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        with tarfile.open(fileobj=content, mode="r:") as tar:
             batches = {Path(m.name).name: _member(tar, m) for m in tar if _is_batch(m)}
         rows = {
             "train": np.concatenate([batches[name] for name in training]),
             "test": batches["test_batch.bin"],
         }
-    except (tarfile.TarError, OSError, EOFError, zlib.error, KeyError, ValueError) as error:
+    except (tarfile.TarError, OSError, EOFError, KeyError, ValueError) as error:
         raise UserError(
-            f"{archive} is not the binary archive of CIFAR10 ({error}); fetch it again"
+            f"{archive} is not the binary archive of CIFAR10 ({reason(error)}); fetch it again"
         ) from error
     labels = {f"{part}_labels": rows[part][:, 0] for part in rows}
     images = {
@@ -71,7 +82,8 @@ def cifar(archive: Path) -> Arrays:
 
 
 def _is_batch(member: tarfile.TarInfo) -> bool:
-    return member.isfile() and member.name.endswith(".bin") and member.size <= UNPACKED
+    """A file that is all there: one with holes may claim any size."""
+    return member.isfile() and not member.issparse() and member.name.endswith(".bin")
 
 
 def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Array:
@@ -82,22 +94,27 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Array:
 
 def svhn(train: Path, test: Path) -> Arrays:
     """SVHN's MATLAB files: images [32, 32, 3, N], and labels of which 10 means the digit 0."""
-    from scipy.io import loadmat
-
     arrays: Arrays = {}
     for part, path in (("train", train), ("test", test)):
-        plain_file(path)
-        try:
-            content = loadmat(path, variable_names=("X", "y"))
-            images, labels = content["X"], content["y"]
-        # The reader of damaged files fails in many ways, and each means the same to the user.
-        except Exception as error:
-            raise UserError(
-                f"{path} is not a MATLAB file of SVHN ({error}); fetch it again"
-            ) from error
+        images, labels = _read_mat(path)
         arrays[f"{part}_images"] = images.transpose(3, 0, 1, 2)
         arrays[f"{part}_labels"] = (labels.ravel() % 10).astype(np.uint8)
     return arrays
+
+
+def _read_mat(path: Path) -> tuple[Array, Array]:
+    """Images and labels as they stand, bytes and whole numbers."""
+    plain_file(path, UNPACKED)
+    try:
+        found = matlab.arrays(path.read_bytes(), UNPACKED)
+        images, labels = found["X"], found["y"]
+        if images.dtype != np.uint8 or images.ndim != 4 or labels.dtype.kind not in "iu":
+            raise ValueError(f"X is {images.dtype} of {images.ndim} axes, y is {labels.dtype}")
+    except (OSError, ValueError, KeyError, zlib.error) as error:
+        raise UserError(
+            f"{path} is not a MATLAB file of SVHN ({reason(error)}); fetch it again"
+        ) from error
+    return images, labels
 
 
 def medmnist(archive: Path) -> Arrays:

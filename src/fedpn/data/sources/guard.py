@@ -5,6 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import plain
 
 MOST = 8 << 30  # bytes that rows may take, in a file or in memory
 LONGEST = 200  # characters of a class's or a client's name
@@ -64,7 +65,7 @@ def short(text: str, most: int = 40) -> str:
 
 def some(names: Collection[str]) -> str:
     """Names, the first and the last of them where there are many."""
-    listed = [short(name) for name in names]
+    listed = [plain(short(name)) for name in names]
     return ", ".join(listed if len(listed) <= 12 else [*listed[:6], "…", *listed[-5:]])
 
 

@@ -98,12 +98,14 @@ def _is_number(name: str) -> bool:
 def whole_numbers(values: Array, place: Place) -> Array:
     """Refuses missing and broken labels."""
     if values.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(values) | (values != np.round(values)))
+        with np.errstate(invalid="ignore"):  # what is no number is named below
+            bad = np.flatnonzero(~np.isfinite(values) | (values != np.round(values)))
         if len(bad):
             raise UserError(
                 f"{place(int(bad[0]))} is {values[bad[0]]}; a label is a whole number or a name"
             )
-    large = np.flatnonzero(np.abs(values.astype(np.float64)) > LARGEST)
+    with np.errstate(over="ignore"):  # what is too large for a float is so for a label
+        large = np.flatnonzero(np.abs(values.astype(np.float64)) > LARGEST)
     if len(large):
         raise UserError(
             f"{place(int(large[0]))} is {values[large[0]]}; class numbers count from 0, "

@@ -30,7 +30,7 @@ def open_dataset(
     'digits'
     """
     if is_path(spec):
-        return load_own(Path(spec).expanduser(), image_size, label, client, features)
+        return load_own(_at_home(spec), image_size, label, client, features)
     dataset = datasets.load(spec)
     return _resized(dataset, image_size)
 
@@ -43,7 +43,17 @@ def is_path(spec: str) -> bool:
     """
     if "/" in spec or "\\" in spec or Path(spec).suffix.lower() in ENDINGS:
         return True
-    return Path(spec).is_dir() and spec not in datasets.names()
+    try:
+        return Path(spec).is_dir() and spec not in datasets.names()
+    except OSError:  # no file could have such a name
+        return False
+
+
+def _at_home(spec: str) -> Path:
+    try:
+        return Path(spec).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{spec} is in the home of nobody who is known here") from error
 
 
 def load_own(

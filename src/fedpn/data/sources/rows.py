@@ -35,7 +35,7 @@ def as_rows(values: Array, what: str) -> tuple[Array, str]:
 
 def as_features(values: Array, what: str) -> Array:
     """Refuses what is no number, and names where it is."""
-    with np.errstate(over="ignore"):  # what float32 cannot hold is named below
+    with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is named below
         features = values.astype(np.float32)
     refuse_nonfinite(features, what, values)
     return features

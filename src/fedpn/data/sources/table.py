@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import plain
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.sources.guard import LONGEST, fits, plain_file, reason, short, some
 from fedpn.data.sources.labels import encode, name_values
@@ -32,6 +33,18 @@ def load_table(
 ) -> Dataset:
     """Takes the features named, or every column but the label's and the client's."""
     table = READERS[path.suffix.lower()](path)
+    return of_table(path, path.stem, table, label, client, features)
+
+
+def of_table(
+    path: Path | str,
+    name: str,
+    table: Table,
+    label: str | None,
+    client: str | None,
+    features: Sequence[str],
+) -> Dataset:
+    """The same of a table that is read already."""
     label = _column(path, table, label or LABEL, "label")
     if client is not None or CLIENT in table.columns:
         client = _column(path, table, client or CLIENT, "client")
@@ -46,7 +59,7 @@ def load_table(
     owner, clients = (
         name_values(_texts(client, table), f"{client!r} of {path}") if client else (None, ())
     )
-    return Dataset(path.stem, x, y, classes, owner, clients, names)
+    return Dataset(name, x, y, classes, owner, clients, names)
 
 
 class Part(NamedTuple):
@@ -147,7 +160,9 @@ def read_parquet(path: Path) -> Table:
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             content = file.read()
         columns = {name: _values(content.column(name)) for name in content.column_names}
-    except (pyarrow.ArrowException, OSError, MemoryError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # readers of damaged files fail in many ways
         raise UserError(
             f"{path} is not a Parquet table ({reason(error)}); save it again"
         ) from error
@@ -166,7 +181,7 @@ def _check_parquet(path: Path, file: Any, is_nested: Callable[[Any], bool]) -> N
     nested = next((field for field in schema if is_nested(field.type)), None)
     if nested is not None:
         raise UserError(
-            f"the column {short(nested.name)!r} of {path} holds {short(str(nested.type))}; "
+            f"the column {short(nested.name)!r} of {path} holds {plain(short(str(nested.type)))}; "
             "keep one number or name in each cell"
         )
 
@@ -197,7 +212,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         raise UserError(f"the first line of {path} does not name every column; add the names")
 
 
-def _column(path: Path, table: Table, name: str, option: str) -> str:
+def _column(path: Path | str, table: Table, name: str, option: str) -> str:
     if name not in table.columns:
         raise UserError(
             f"{path} has no column {name!r}; its columns are {some(table.columns)}: "
@@ -206,8 +221,10 @@ def _column(path: Path, table: Table, name: str, option: str) -> str:
     return name
 
 
-def _features(path: Path, table: Table, names: Sequence[str], hint: str) -> Array:
+def _features(path: Path | str, table: Table, names: Sequence[str], hint: str) -> Array:
     absent = [name for name in names if name not in table.columns]
+    if not names:
+        raise UserError(f"{path} has no column of features; add some: {hint}")
     if absent:
         raise UserError(
             f"{path} lacks the features {some(absent)}; its columns are {some(table.columns)}: "
@@ -222,7 +239,7 @@ def _numbers(name: str, table: Table) -> Array:
         values = np.array(column, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         values = np.array([_number(value) for value in column])
-    with np.errstate(over="ignore"):  # what float32 cannot hold is named below
+    with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is named below
         features = values.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(features))
     if len(bad):

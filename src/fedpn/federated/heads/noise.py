@@ -1,5 +1,8 @@
 """Gaussian noise on the sums of a head: no single row shows in what the server goes on with.
 
+The server adds it, to sums that it has seen: noise is for those who get the model, and `--secure`
+is what hides single clients' sums from the server.
+
 Rows are bounded first: a contrast-normalised patch is no longer than √P, φ is cut to a length C, a
 loss to LOSS. So replacing one row changes each sum by a bounded length Δ, and noise of σ·Δ on it is
 a Gaussian mechanism. All releases of a head compose to (ε, δ), for each row of each client.
@@ -26,7 +29,7 @@ Lengths = Callable[[Slots], Mapping[str, Mapping[str, float]]]  # sums -> Δ of 
 
 @dataclass(frozen=True)
 class Noisy(Phase):
-    """A phase whose server sees its sums under noise alone."""
+    """A phase whose server goes on with noised sums alone."""
 
     inner: Phase
     noise: float  # σ, in units of what one row can change

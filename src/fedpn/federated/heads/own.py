@@ -46,7 +46,7 @@ class OwnHead(Phase):
             return Reply(memory)
         total = unpack(sent[SUMS]["gram"]), sent[SUMS]["cross"]
         mine = gram_of(self.features, site, state)
-        counts = torch.bincount(site.setup.labels(site.train).cpu(), minlength=len(total[1].T))
+        counts = site.counts
         seen = site.observer.see(rows)
         found = self._matrix(state, total, mine, seen, site.setup.labels(rows), counts)
         if (counts > 0).all():

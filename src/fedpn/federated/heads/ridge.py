@@ -135,7 +135,7 @@ class Ridge(Head):
     """softmax(Rᵀφ(x) / T)."""
 
     features: Features
-    noise: float = 0.0  # σ of what the server sees of sums, in units of one row
+    noise: float = 0.0  # σ on the sums that the server goes on with, in units of one row
 
     name: ClassVar[str] = "ridge"
 

@@ -16,8 +16,8 @@ from fedpn.federated.site import Network
 from fedpn.flower.app.messages import Messages
 from fedpn.flower.app.terms import Terms
 from fedpn.runs.config import Config
+from fedpn.runs.directory import SERVER, refuse_changes
 from fedpn.runs.phases import phases_of
-from fedpn.runs.pipeline import SERVER, refuse_changes
 from fedpn.runs.prepare import draw_network
 from fedpn.serving.bundle import read_about
 

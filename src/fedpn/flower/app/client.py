@@ -26,7 +26,7 @@ from fedpn.flower.app.state import NodeState
 from fedpn.runs.config import Config
 from fedpn.runs.measure import about_client, client_metrics
 from fedpn.runs.phases import phases_of
-from fedpn.runs.pipeline import about_models, shared_part
+from fedpn.runs.pipeline import about_models, account_of, shared_part
 from fedpn.serving.bundle import write_models
 
 Node = Mapping[str, Any]
@@ -145,7 +145,8 @@ def personalise(visit: Visit, server: Slots) -> RecordDict:
         if not phase.sums:
             reply = phase.client(site, server, memory)
             memory, record = reply.memory, reply.record
-    about = replace(about_models(config, setup), clients=(share.name,))
+    account = account_of(config, setup.blueprint.shape)
+    about = replace(about_models(config, setup, account), clients=(share.name,))
     write_models(visit.state.draft, about, shared_part(config, server), [memory])
     store.seal(visit.state.place / "draft")
     visit.state.publish()

@@ -3,8 +3,10 @@
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +26,8 @@ from fedpn.flower.app.standing import read_nodes
 from fedpn.flower.app.terms import Terms
 from fedpn.flower.app.uploads import Refused, read_figures, read_upload
 
+TRIES = 3  # times that a node is asked for its sums, or to make its own model
+
 
 class Messages:
     """Asks nodes, by the names that they give themselves."""
@@ -34,6 +38,7 @@ class Messages:
         self.model = ""  # the network, as JSON, once it is settled
         self.bases: dict[str, int] = {}  # each node's last round that counted
         self.form: Slots | None = None  # that uploads of a round must have
+        self.given_up: set[str] = set()  # nodes that were waited for in vain
 
     @property
     def names(self) -> list[str]:
@@ -41,7 +46,7 @@ class Messages:
 
     def settle(self, network: Network) -> None:
         """From now on nodes are told of the network."""
-        self.model = json.dumps(network.blueprint._asdict())
+        self.model = json.dumps(asdict(network.blueprint))
         method, task = self.method, network.model.task
         sent = public(method.init(task, network.fresh))
         memory = method.enroll(task, network.fresh, torch.zeros(1, dtype=torch.long))
@@ -60,9 +65,14 @@ class Messages:
         sent = public(state.server) if phase.remembers else state.server
         if self.terms.secure and not phase.open:
             return self._masked(phase, state, sent, chosen)
-        kind = TRAIN if phase.remembers else SUM
-        orders = {name: self._order(name, phase, state.round, sent) for name in chosen.values()}
-        replies = self.roster.ask(kind, orders)
+        if phase.remembers:
+            orders = {n: self._order(n, phase, state.round, sent) for n in chosen.values()}
+            replies = self.roster.ask(TRAIN, orders)
+        else:  # a round goes on without a node; sums are asked for once, and lack it for good
+            make = partial(self._order, phase=phase, round_=state.round, slots=sent)
+            turns = self._ask_all(SUM, list(chosen.values()), make, self.terms.timeout)
+            replies = {name: reply for turn in turns for name, reply in turn.items()}
+            self._tell_missing(phase, [n for n in chosen.values() if n not in replies])
         form = self.form if phase.remembers else None
         parts: list[Part] = []
         refused, loss = [], 0.0
@@ -102,9 +112,10 @@ class Messages:
         report = reply.report
         if not 0 < report.weight < math.inf:
             raise Refused(f"uploaded what cannot be: its weight is {report.weight}")
-        if not bool(self.gatherer.valid(sent, upload, 1)) or not math.isfinite(report.loss):
-            raise Refused("uploaded what is not finite, or moved too far")
-        objection = phase.objection(map_slots(lambda t: t[0], upload))
+        alone = map_slots(lambda t: t[0], upload)
+        objection = self.gatherer.objection(sent, alone) or phase.objection(alone)
+        if not objection and not math.isfinite(report.loss):
+            objection = "its loss is none"
         if objection:
             raise Refused(f"uploaded what cannot be: {objection}")
         return upload, form
@@ -115,6 +126,11 @@ class Messages:
         from fedpn.flower.app.whole import DIGIT
 
         assert self.form is not None
+        if not phase.remembers:
+            wanted = [name for name in chosen.values() if name not in self.given_up]
+            missing = self.roster.wait(0, wanted, self.terms.timeout)
+            self.given_up |= set(missing)
+            self._tell_missing(phase, missing)
         there = self.roster.present
         names = {there[name]: name for name in chosen.values() if name in there}
         contents = {n: self._order(name, phase, state.round, sent) for n, name in names.items()}
@@ -148,21 +164,17 @@ class Messages:
         self, phases: Sequence[Phase], server: Slots, listener: Listener
     ) -> dict[int, dict[str, Any]]:
         """Has every node make its own model; nodes that are away are waited for."""
-        until = time.monotonic() + max(self.terms.timeout, self.terms.patience)
         figures: dict[str, dict[str, Any]] = {}
         failed: dict[str, str] = {}
-        while left := [name for name in self.names if name not in figures | failed]:
-            missing = self.roster.wait(0, left, max(0.0, min(10.0, until - time.monotonic())))
-            ready = [name for name in left if name not in missing]
-            orders = {name: self._order(name, phases[0], 0, server) for name in ready}
-            for name, reply in self.roster.ask(PERSONALISE, orders).items():
+        make = partial(self._order, phase=phases[0], round_=0, slots=server)
+        seconds = max(self.terms.timeout, self.terms.patience)
+        for replies in self._ask_all(PERSONALISE, self.names, make, seconds):
+            for name, reply in replies.items():
                 try:
                     figures[name] = read_figures(reply, len(self.roster.members[name].classes))
                 except Refused as error:
                     failed[name] = str(error)
             listener.progress("personalise", len(figures), len(self.names))
-            if time.monotonic() > until:
-                break
         for name in self.names:
             if name not in figures:
                 why = failed.get(name, "it is away")
@@ -171,6 +183,34 @@ class Messages:
             raise RuntimeError("no node could make a model of its own")
         last = phases[-1].name
         return {i: {last: figures[name]} for i, name in enumerate(self.names) if name in figures}
+
+    def _ask_all(
+        self, kind: str, names: Sequence[str], make: Callable[[str], RecordDict], seconds: float
+    ) -> Iterator[dict[str, Reply]]:
+        """Asks nodes; who says nothing is asked again, who is away is waited for.
+
+        Waiting goes by progress: the seconds begin anew with every reply.
+        """
+        until, left = time.monotonic() + seconds, list(names)
+        asked: Counter[str] = Counter()
+        while left:
+            awaited = [name for name in left if name not in self.given_up]
+            self.roster.wait(0, awaited, max(0.0, min(10.0, until - time.monotonic())))
+            ready = [name for name in left if name in self.roster.present]
+            replies = self.roster.ask(kind, {name: make(name) for name in ready})
+            yield replies
+            asked.update(ready)
+            left = [name for name in left if name not in replies and asked[name] < TRIES]
+            if replies:
+                until = time.monotonic() + seconds
+            late = time.monotonic() > until and not set(left) & self.roster.present.keys()
+            if late or self.given_up.issuperset(left):
+                self.given_up |= set(left)
+                return
+
+    def _tell_missing(self, phase: Phase, names: Sequence[str]) -> None:
+        for name in names:
+            self.roster.warn(f"{name} is away: {phase.name!r} is done without its rows")
 
     def _order(self, name: str, phase: Phase, round_: int, slots: Slots) -> RecordDict:
         order = replace(

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, unflatten
-from fedpn.nn.blueprint import Blueprint
+from fedpn.nn.blueprint import Blueprint, read_blueprint
 from fedpn.runs.config import Config, resolve
 
 # The kinds of messages, as Flower names them.
@@ -89,11 +89,11 @@ def unpack(content: RecordDict, roles: Sequence[str]) -> Slots:
     )
 
 
-def read_blueprint(text: str) -> Blueprint:
+def read_network(text: str) -> Blueprint:
     """Reads the network that a federation has agreed on from JSON."""
     try:
-        return Blueprint(**json.loads(text))
-    except (ValueError, TypeError) as error:
+        return read_blueprint(json.loads(text))
+    except (ValueError, RecursionError) as error:
         raise UserError(f"the network that came with the run cannot be read: {error}") from None
 
 
@@ -101,5 +101,5 @@ def read_config(text: str) -> Config:
     """Reads settings from JSON."""
     try:
         return resolve([json.loads(text)])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"the settings that came with the run cannot be read: {error}") from None

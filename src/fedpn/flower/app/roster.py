@@ -61,7 +61,7 @@ class Roster:
         there = set(self.grid.get_node_ids())
         self.present = {name: i for name, i in self.present.items() if i in there}
         self.strangers &= there
-        new = there - set(self.present.values()) - self.strangers
+        new = self._unknown()
         if not new:
             return
         asked = {number: pack_order(self.order) for number in sorted(new)}
@@ -78,17 +78,26 @@ class Roster:
     def wait(self, count: int, names: Iterable[str], seconds: float) -> list[str]:
         """Waits for so many nodes, and for those of these names; returns the names still missing.
 
-        A number of nodes that never came has no names.
+        A number of nodes that never came has no names. Waiting goes by progress: the seconds begin
+        anew with every node that comes, and one that is connected is asked as often as any is,
+        however long that takes.
         """
         until, wanted = time.monotonic() + seconds, set(names)
         while True:
+            before = self.present.keys() | set()
             self.look()
             missing = sorted(wanted - self.present.keys())
             if not missing and len(self.present) >= count:
                 return []
-            if time.monotonic() > until:
+            if self.present.keys() - before:
+                until = time.monotonic() + seconds
+            if time.monotonic() > until and not self.silent.keys() & self._unknown():
                 return missing
             time.sleep(PAUSE)
+
+    def _unknown(self) -> set[int]:
+        """Numbers that are there and have neither told their names nor been left out."""
+        return set(self.grid.get_node_ids()) - set(self.present.values()) - self.strangers
 
     def ask(self, kind: str, contents: dict[str, RecordDict]) -> dict[str, Reply]:
         """Sends to those who are there; returns what each who answered says."""

@@ -16,26 +16,26 @@ from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.gather import Gatherer
 from fedpn.federated.listener import Listener
 from fedpn.federated.moments import SumMoments, read_moments
+from fedpn.federated.privacy import Account
 from fedpn.federated.site import Network
 from fedpn.flower.app.change import change
 from fedpn.flower.app.messages import Messages
-from fedpn.flower.app.records import Order, read_blueprint
+from fedpn.flower.app.records import Order, read_network
 from fedpn.flower.app.roster import Roster
 from fedpn.flower.app.standing import ENGINE, Standing, read_standing
 from fedpn.flower.app.terms import Terms
 from fedpn.reporting import report
 from fedpn.runs.config import Config, to_tree
+from fedpn.runs.directory import SERVER, refuse_changes, stored
 from fedpn.runs.measure import Names, bring_together
 from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import (
-    SERVER,
     Clock,
+    account_of,
     headed,
-    refuse_changes,
     routing_of,
     score_of,
     shared_part,
-    stored,
 )
 from fedpn.runs.prepare import draw_network, plan_model
 from fedpn.serving.bundle import About, provenance, write_models
@@ -82,11 +82,12 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
         first = next(iter(messages.roster.members.values()))
         names = Names(first.classes, messages.names)
         figures = bring_together(trees, score_of(config), config.headline, names)
-        results = headed(config, _data_name(messages), len(messages.names), figures)
+        account = account_of(config, network.blueprint.shape)
+        results = headed(config, _data_name(messages), len(messages.names), account, figures)
         for warning in results["warnings"]:
             clock.say(warning)
         clock.progress("report", 0, 1)
-        _write(messages, network, found.server, results)
+        _write(messages, network, found.server, results, account)
         clock.stop()
         store.write_json(out / "timings.json", clock.laps)
         store.seal(out)
@@ -114,10 +115,7 @@ def _gather_nodes(
     config = terms.config
     run = standing.run if standing else secrets.token_hex(8)
     roster = Roster(grid, Order(run, terms.text), listener.say, terms.patience)
-    # Noise that others could draw again would protect nobody.
-    private = config.aggregation.rule == "private"
-    seed = secrets.randbits(63) if private else config.seed
-    gatherer = Gatherer(seed, config.aggregation, config.faults.max_norm)
+    gatherer = Gatherer(config.seed, config.aggregation, config.faults.max_norm)
     listener.progress("wait", 0, terms.nodes)
     known = standing.names if standing else []
     missing = roster.wait(terms.nodes, known, terms.timeout)
@@ -147,10 +145,10 @@ def _settle(messages: Messages, terms: Terms, standing: Standing | None) -> Netw
     # The server's own work is small: it needs no GPU.
     config = replace(terms.config, engine=replace(terms.config.engine, device="cpu"))
     if standing is not None:
-        blueprint = read_blueprint(standing.model)
+        blueprint = read_network(standing.model)
     else:
         member = next(iter(messages.roster.members.values()))
-        if config.head.noise:
+        if config.hides_columns(member.shape):
             total = any_image(member.shape)
         else:
             found = conduct([SumMoments()], messages, {}, Journal(None), Listener())
@@ -168,11 +166,20 @@ def _data_name(messages: Messages) -> str:
     return "the nodes' own data" if own and config.dataset == Config.dataset else config.dataset
 
 
-def _write(messages: Messages, network: Network, server: Any, results: dict[str, Any]) -> None:
+def _write(
+    messages: Messages,
+    network: Network,
+    server: Any,
+    results: dict[str, Any],
+    account: Account | None,
+) -> None:
     """Writes results in the form of any run; personal models stay with their nodes."""
     config, out, members = messages.terms.config, messages.terms.out, messages.roster.members
     first = next(iter(members.values()))
     notes = " ".join(sorted({member.note for member in members.values() if member.note}))
+    origin = provenance(
+        _data_name(messages), notes, config.algorithm, config.rounds, config.seed, account
+    )
     about = About(
         network.blueprint,
         first.classes,
@@ -180,7 +187,7 @@ def _write(messages: Messages, network: Network, server: Any, results: dict[str,
         first.features,
         config.head,
         routing_of(config),
-        provenance(_data_name(messages), notes, config.algorithm, config.rounds, config.seed),
+        origin,
     )
     write_models(out, about, shared_part(config, server), None)
     store.write_tensors(out / SERVER, flatten(server))

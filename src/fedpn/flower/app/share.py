@@ -10,7 +10,7 @@ from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.federation import Federation, federate
 from fedpn.federated.site import Setup
-from fedpn.flower.app.records import read_blueprint
+from fedpn.flower.app.records import read_network
 from fedpn.runs.config import Config
 from fedpn.runs.prepare import check_calibration, deal, draw_network, fingerprint, lay_out, read
 
@@ -50,7 +50,7 @@ class Share:
         rows = lay_out(config, self.dataset, self.federation)
         if not model:
             return rows
-        blueprint = read_blueprint(model)
+        blueprint = read_network(model)
         if tuple(blueprint.shape) != self.dataset.shape:
             raise UserError(
                 f"rows of this node have the shape {self.dataset.shape}, and the federation's "

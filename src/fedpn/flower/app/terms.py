@@ -41,6 +41,8 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
     text = json.dumps(to_tree(config), ensure_ascii=False)
     if config.data.without:
         raise UserError("data.without is for simulated federations; here, leave the nodes out")
+    if config.faults.attack != "none":
+        raise UserError("faults.attack is for simulated federations: nodes are who they are")
     secure = bool(settings.get("secure", False))
     if secure and config.aggregation.rule != "mean":
         raise UserError(

@@ -15,12 +15,15 @@ SLACK = 16  # numbers that a vector may read beyond an image, as conv.c says
 
 
 def suits(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Tells whether the native form takes these."""
+    """Tells whether the native form takes these; C itself would read beyond what does not fit."""
+    if x.dim() != 4 or weight.dim() != 4:
+        return False
     filters, channels, *kernel = weight.shape
     return (
         all(t.dtype == torch.float32 and t.device.type == "cpu" for t in (x, weight, bias))
-        and x.dim() == 4
         and x.shape[0] > 0
+        and x.shape[1] == channels
+        and bias.shape == (filters,)
         and 0 < channels <= CHANNELS
         and 0 < filters <= CHANNELS
         and kernel[0] == kernel[1] in KERNELS

@@ -12,12 +12,17 @@ from fedpn.nn.kernels.stacking import fold, unfold
 
 
 def suits(z: Tensor, flows: Radial) -> bool:
-    """Tells whether the native form takes these: rows z [B, D] and one stack for each class."""
+    """Tells whether the native form takes these: rows z [B, D] and one stack for each class.
+
+    C itself would read beyond what does not fit.
+    """
     return (
         all(t.dtype == torch.float32 and t.device.type == "cpu" for t in (z, *flows))
         and z.dim() == 2
         and flows.x0.dim() == 3
         and min(*z.shape, *flows.x0.shape) > 0
+        and flows.x0.shape[2] == z.shape[1]
+        and flows.a.shape == flows.s.shape == flows.x0.shape[:2]
         and native() is not None
     )
 

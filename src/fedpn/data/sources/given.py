@@ -1,0 +1,81 @@
+"""Data that are in memory already: arrays, data frames, PyTorch datasets -> pooled rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedpn.core.errors import UserError
+from fedpn.data.dataset import Array, Dataset
+from fedpn.data.sources.labels import encode, name_values
+from fedpn.data.sources.rows import as_rows
+from fedpn.data.sources.table import Table, of_table
+
+NAME = "in memory"
+WAYS = (
+    "give (x, y) or (x, y, client) as arrays, a data frame, a PyTorch dataset of (x, y), a fedpn "
+    "Dataset, or the name or path of a set"
+)
+
+
+def take(
+    data: Any, label: str | None = None, client: str | None = None, features: Sequence[str] = ()
+) -> Dataset:
+    """Takes data as people have them; `label`, `client` and `features` name columns of a frame.
+
+    >>> take((np.zeros((4, 2)), ["a", "b", "a", "b"], ["Oslo", "Oslo", "Rome", "Rome"])).clients
+    ('Oslo', 'Rome')
+    """
+    if isinstance(data, Dataset):
+        return data
+    if hasattr(data, "columns") and hasattr(data, "__getitem__"):
+        columns: dict[str, Any] = {str(name): np.asarray(data[name]) for name in data.columns}
+        table = Table(columns, lambda row: f"row {row} of the frame")
+        return of_table("the frame", NAME, table, label, client, features)
+    if isinstance(data, tuple | list) and len(data) in (2, 3):
+        return _of_arrays(*data)
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        return _of_pairs(data)
+    raise UserError(f"dataset is a {type(data).__name__}: {WAYS}")
+
+
+def _of_arrays(x: Any, y: Any, client: Any = None) -> Dataset:
+    rows, remark = as_rows(_array(x, "x"), "x")
+    labels, classes = encode(_array(y, "y"), "y")
+    owner: Array | None = None
+    clients: tuple[str, ...] = ()
+    if client is not None:
+        owner, clients = name_values(_array(client, "client"), "client")
+    for name, values in (("y", labels), ("client", owner)):
+        if values is not None and len(values) != len(rows):
+            raise UserError(f"{name} has {len(values)} values beside {len(rows)} rows of x")
+    remarks = (remark,) if remark else ()
+    return Dataset(NAME, rows, labels, classes, owner, clients, remarks=remarks)
+
+
+def _of_pairs(data: Any) -> Dataset:
+    """A PyTorch dataset; its `classes` name the classes, where it has such a list."""
+    try:
+        pairs = [data[i] for i in range(len(data))]
+        x = np.stack([np.asarray(pair[0]) for pair in pairs])
+        y = np.array([np.asarray(pair[1]).item() for pair in pairs])
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        raise UserError(
+            f"dataset is a {type(data).__name__} whose items are no (x, y), all of one "
+            f"shape ({error}): {WAYS}"
+        ) from None
+    found = _of_arrays(x, y)
+    names = getattr(data, "classes", None)
+    if isinstance(names, list | tuple) and len(names) == len(found.classes):
+        return Dataset(NAME, found.x, found.y, tuple(map(str, names)), remarks=found.remarks)
+    return found
+
+
+def _array(values: Any, what: str) -> Array:
+    try:
+        found = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{what} is a {type(values).__name__} and no array ({error})") from None
+    if found.dtype == object and all(isinstance(value, str) for value in found.flat):
+        return found.astype(str)  # as columns of frames are
+    return found

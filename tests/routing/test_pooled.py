@@ -1,0 +1,113 @@
+"""What clients count for all: against plain loops, NumPy and SciPy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.special import log_softmax
+
+from fedpn.core.promises import class_scores, tally
+from fedpn.routing import pooled
+from fedpn.routing.bayes import believe, learn_priors
+from fedpn.routing.opinion import of_logits
+from fedpn.routing.rule import Views
+from fedpn.routing.thresholds import doubt_edges, pooled_threshold
+
+K, ROWS = 4, 60
+COUNTS = torch.tensor([30, 10, 0, 0])
+
+
+def seen():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, ROWS)
+    logits = rng.normal(size=(ROWS, K)) + 2.0 * np.eye(K)[labels]
+    return of_logits(torch.from_numpy(logits), torch.zeros(ROWS, 1)), torch.from_numpy(labels)
+
+
+def test_temperatures_go_from_a_tenth_to_ten_around_one():
+    assert len(pooled.TEMPERATURES) == 61
+    assert float(pooled.TEMPERATURES[30]) == 1.0
+    ends = [float(pooled.TEMPERATURES[i]) for i in (0, -1)]
+    assert ends == pytest.approx([0.1, 10.0])
+
+
+def test_losses_are_those_of_scaled_logits():
+    opinion, labels = seen()
+    found = pooled.losses_by_temperature(opinion.probs, labels)
+    for i in (0, 17, 30, 60):
+        scaled = log_softmax(opinion.logits.numpy() / float(pooled.TEMPERATURES[i]), axis=1)
+        right = -scaled[np.arange(ROWS), labels.numpy()].sum()
+        assert float(found[i]) == pytest.approx(right, rel=1e-9)
+    never = torch.tensor([[0.0, 1.0]])
+    assert pooled.losses_by_temperature(never, torch.tensor([0])).isfinite().all()
+
+
+def test_cooling_is_scaling_of_logits_row_by_row():
+    opinion, _ = seen()
+    warm = torch.linspace(0.2, 5.0, ROWS)
+    right = np.exp(log_softmax(opinion.logits.numpy() / warm.numpy()[:, None], axis=1))
+    np.testing.assert_allclose(pooled.cooled(opinion.probs, warm), right, rtol=1e-6)
+    sure = torch.tensor([[1.0, 0.0]])
+    assert pooled.cooled(sure, torch.tensor([1.0])).tolist() == [[1.0, 0.0]]
+    assert pooled.cooled(sure, torch.tensor([7.0])).isfinite().all()
+
+
+@pytest.mark.parametrize(("kind", "top"), [("lac", 1.0), ("aps", 1.0), ("raps", 1.4)])
+def test_the_grid_of_sets_holds_every_score(kind, top):
+    opinion, labels = seen()
+    edges = pooled.odd_edges(kind, K)
+    assert float(edges[0]) == 0.0
+    assert top <= float(edges[-1]) < top * 1.00001
+    assert float(edges[-3]) > top - 1e-10, "fine at both ends"
+    scores = class_scores(opinion.probs, kind)
+    right = [float(scores[i, y]) for i, y in enumerate(labels.tolist())]
+    assert pooled.true_scores(opinion.probs, labels, kind).tolist() == right
+
+
+@pytest.mark.parametrize("counts", [[6, 0, 0, 2], [5, 4, 3, 2], [0, 9, 0, 0], [5, 0, 1, 0]])
+def test_rows_are_foreign_to_a_client_with_such_shares(counts):
+    """Of no row the own class; as many classes, in the same shares; every class in its turn."""
+    labels = torch.tensor([0, 1, 2, 3] * 3)
+    found = pooled.as_foreign(labels, torch.tensor(counts))
+    shares = sorted((c for c in counts if c), reverse=True)[: K - 1]
+    for row, label in zip(found.tolist(), labels.tolist(), strict=True):
+        assert row[label] == 0
+        assert sorted(filter(None, row)) == pytest.approx(sorted(s / sum(shares) for s in shares))
+    others = [row for row, label in zip(found, labels.tolist(), strict=True) if label == 0]
+    assert (torch.stack(others).sum(0)[1:] > 0).all()
+
+
+def test_counts_are_of_what_each_model_says():
+    opinion, labels = seen()
+    found = pooled.count_rows(opinion, labels, COUNTS, "aps")
+    doubts, odds = doubt_edges(K), pooled.odd_edges("aps", K)
+    probs = opinion.probs.numpy()
+    own, foreign = learn_priors(COUNTS)
+    prior = ((own + foreign) / 2).numpy()
+    bayes = probs * prior / (probs * prior).sum(1, keepdims=True)
+    away = pooled.as_foreign(labels, COUNTS).numpy()
+    absent = (away == 0) / (away == 0).sum(1, keepdims=True)
+    other = probs * (away + absent) / (probs * (away + absent)).sum(1, keepdims=True)
+    for name, p in (("shared/doubt", probs), ("bayes/doubt", bayes), ("bayes/foreign", other)):
+        doubt = torch.from_numpy(stats.entropy(p, axis=1))
+        wrong = torch.from_numpy(p.argmax(1)) != labels
+        assert wrong.any() and not wrong.all()
+        assert torch.equal(found[name], tally(doubt, wrong, doubts)), name
+    for name, p in (("shared", probs), ("bayes", bayes)):
+        p = torch.from_numpy(p)
+        odd = pooled.true_scores(p, labels, "aps")
+        near = (found[f"{name}/odd"] - tally(odd, None, odds)).cumsum(1).abs()
+        assert int(near.max()) <= 1 and int(found[f"{name}/odd"][0].sum()) == ROWS
+        right = pooled.losses_by_temperature(p, labels)
+        torch.testing.assert_close(found[f"{name}/heat"], right)
+    mixed = believe(Views(opinion, opinion, opinion.total), own, foreign, 0.0).probs(0.5)
+    np.testing.assert_allclose(mixed, bayes)
+
+
+def test_a_pooled_threshold_is_a_quantile_up_to_a_bin():
+    opinion, labels = seen()
+    counts = pooled.count_rows(opinion, labels, COUNTS, "lac")["shared/doubt"]
+    found, rows = pooled_threshold(counts, K, 0.25), opinion.total.sort().values
+    assert float(rows[44]) <= found <= float(rows[44]) + math.log(K) / 100

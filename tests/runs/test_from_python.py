@@ -1,0 +1,243 @@
+"""Everything from Python: data in memory, a run as an object."""
+
+import html
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import fedpn
+from fedpn.cli.main import main
+from fedpn.data.sources.datasets import load as load_dataset
+
+FAST = {"algorithm": "analytic", "head__filters": 5}
+
+
+class Net(torch.nn.Module):
+    """An encoder as researchers write one."""
+
+    def __init__(self, shape, dim):
+        super().__init__()
+        self.layers_of_mine = torch.nn.Sequential(
+            torch.nn.Conv2d(shape[0], 4, 5, stride=3),
+            torch.nn.GroupNorm(2, 4),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(4 * 8 * 8, dim),
+        )
+
+    def forward(self, x):
+        return self.layers_of_mine(x)
+
+
+def halves(labels, clients, seed):
+    """A partition of one's own: even rows, odd rows."""
+    return [np.arange(len(labels))[start::2] for start in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    found = load_dataset("digits")
+    return found.x[:, 0], found.y
+
+
+class Pairs(torch.utils.data.Dataset):
+    """As PyTorch users have data."""
+
+    classes = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, i):
+        return torch.from_numpy(self.x[i]), int(self.y[i])
+
+
+class Frame:
+    """As much of a data frame as is asked of one, where there is no pandas."""
+
+    def __init__(self, columns):
+        self._columns = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name):
+        if isinstance(name, list):
+            return np.stack([self._columns[one] for one in name], axis=1)
+        return self._columns[name]
+
+
+def test_arrays_are_data_as_any(digits, tmp_path):
+    x, y = digits
+    owner = np.array(["Oslo", "Rome", "Lima"])[np.arange(len(y)) % 3]
+    run = fedpn.run(tmp_path / "run", dataset=(x, y, owner), **FAST)
+    assert run.clients == ("Lima", "Oslo", "Rome")
+    assert run["dataset"] == "in memory" and run.metrics["clients"] == 3
+    answers = run.predictor("Rome").predict(x[:100])
+    assert np.mean([a == str(t) for a, t in zip(answers, y[:100], strict=True) if a]) > 0.85
+    again = fedpn.open(tmp_path / "run")
+    assert again.metrics == run.metrics and "analytic on in memory" in repr(again)
+    with pytest.raises(fedpn.UserError, match="were in memory: go on from Python"):
+        fedpn.run(tmp_path / "run", resume=True)
+    resumed = fedpn.run(tmp_path / "run", resume=True, dataset=(x, y, owner), **FAST)
+    assert resumed.metrics == run.metrics
+
+
+def test_the_same_rows_in_other_hands_are_the_same_run(digits, tmp_path):
+    x, y = digits[0][:600], digits[1][:600]
+    few = FAST | {"clients": 3}
+    arrays = fedpn.run(tmp_path / "arrays", dataset=(x, y), **few)
+    pairs = fedpn.run(tmp_path / "pairs", dataset=Pairs(x, y), **few)
+    named = fedpn.open_dataset("digits")
+    dataset = fedpn.run(tmp_path / "set", dataset=named, **few, data__limit=600)
+    assert arrays["accuracy"] == pairs["accuracy"]
+    assert pairs.predictor(0).bundle.classes[3] == "three"
+    assert dataset["dataset"] == "digits"
+
+
+def test_a_frame_is_a_table(tmp_path):
+    rng = np.random.default_rng(0)
+    sick = rng.integers(0, 2, 400)
+    columns = {"age": rng.normal(50 + 20 * sick), "pulse": rng.normal(70 - 5 * sick)}
+    columns |= {"sick": np.where(sick, "yes", "no")}
+    columns["site"] = np.array(["a", "b"])[np.arange(400) % 2]
+    frame = Frame(columns)
+    named = {"data__label": "sick", "data__client": "site"}
+    run = fedpn.run(tmp_path / "run", dataset=frame, **named, **FAST)
+    assert run.clients == ("a", "b") and run["accuracy"]["global"]["ind"] > 0.95
+    answers = run.predictor("a")(Frame({"pulse": columns["pulse"], "age": columns["age"]}))
+    assert len(answers) == 400
+    with pytest.raises(fedpn.UserError, match="the frame has no column 'ill'"):
+        fedpn.run(tmp_path / "other", dataset=frame, data__label="ill", **FAST)
+
+
+def test_tables_and_pages_of_a_run(quick_run):
+    run = fedpn.open(quick_run)
+    rows = run.table()
+    rows = rows if isinstance(rows, list) else rows.to_dict("records")
+    assert {row["client"] for row in rows} == {"0", "1", "2", "3"}
+    assert rows[0].keys() == {"client", "answers", "set", "accuracy"}
+    assert len(run.history()) == run["rounds"] == 2
+    shown = run._repr_html_()
+    assert shown.count("<tr>") == len(run["accuracy"]) + 1
+    assert html.escape("fedpn on digits: 4 clients") in shown
+    assert run.report.exists() and "accuracy" in run and len(run) == len(run.metrics)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (7, "dataset is a int: give"),
+        ((np.zeros((5, 2)), [0, 1, 0]), "y has 3 values beside 5 rows of x"),
+        ((np.zeros((4, 2)), [0, 1, 0, 1], ["a"]), "client has 1 values beside 4 rows of x"),
+        ((np.zeros(4), [0, 1, 0, 1]), "x has the shape"),
+        ((np.array([[{}]] * 4), [0, 1, 0, 1]), "x has the type object"),
+        ((np.zeros((4, 2)), [0.5, 1, 0, 1]), "a label is a whole number or a name"),
+        ({"a": 1}, "whose items are no"),
+        ([1, 2, 3, 4], "whose items are no"),
+    ],
+)
+def test_wrong_data_are_told_in_pythons_words(data, told, tmp_path):
+    with pytest.raises(fedpn.UserError, match=told):
+        fedpn.run(tmp_path / "run", dataset=data, **FAST)
+    with pytest.raises(fedpn.UserError, match="out is a int"):
+        fedpn.run(3)
+
+
+QUICK = {"rounds": 2, "clients": 3, "train__steps": 2, "fedpn__adapt_steps": 5}
+SOURCE = """
+import torch
+
+
+class Tiny(torch.nn.Module):
+    def __init__(self, shape, dim):
+        super().__init__()
+        self.dense = torch.nn.Linear(shape[1] * shape[2], dim)
+
+    def forward(self, x):
+        return self.dense(x.flatten(1))
+
+
+def wrong(shape, dim):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(shape[1] * shape[2], dim + 1))
+
+
+def dropping(shape, dim):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(), torch.nn.LazyLinear(dim))
+
+
+def no_module(shape, dim):
+    return 3
+
+
+def failing(shape, dim):
+    raise RuntimeError("out of coffee")
+"""
+
+
+def test_a_module_and_a_partition_of_ones_own(tmp_path, digits):
+    run = fedpn.run(tmp_path / "run", model__encoder=Net, data__partition=halves, **QUICK)
+    assert len(run.clients) == 2
+    with pytest.raises(fedpn.UserError, match=r"names code of its own .*test_from_python:Net"):
+        fedpn.run(tmp_path / "run", resume=True)  # by whomever it was written
+    own = {"model__encoder": Net, "data__partition": halves}
+    assert fedpn.run(tmp_path / "run", resume=True, **own).metrics == run.metrics
+    assert fedpn.run(tmp_path / "run", resume=True, trust=True).metrics == run.metrics
+    with pytest.raises(fedpn.UserError, match="has the norms that it has"):
+        fedpn.run(tmp_path / "other", model__encoder=Net, model__norm="group", **QUICK)
+    with pytest.raises(fedpn.UserError, match="names code of its own"):
+        run.predictor(0)
+    predictor = run.predictor(0, trust=True)
+    assert predictor.bundle.shared["encoder.layers_of_mine.4.weight"].shape == (16, 256)
+    assert len(predictor(digits[0][:7])) == 7
+    assert (tmp_path / "run" / "code" / "test_from_python.py").exists()
+
+
+def test_a_module_in_a_file_answers_elsewhere(tmp_path, digits, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny_net.py").write_text(SOURCE)
+    words = ["--set", "model.encoder=tiny_net.py:Tiny", "--rounds", "2", "--clients", "3"]
+    words += ["--set", "fedpn.adapt_steps=5", "--set", "train.steps=2", "--out", "run"]
+    assert main(["run", "digits", *words]) == 0
+    assert main(["export", "run", "--client", "0", "--out", "folder", "--trust"]) == 0
+    (tmp_path / "tiny_net.py").unlink()
+    np.savez(tmp_path / "inputs.npz", images=digits[0][:9])
+    (tmp_path / "tiny_net.py").write_text("Tiny = None  # another one, here by chance")
+    assert main(["predict", "folder", "inputs.npz"]) == 2
+    assert "names code of its own (tiny_net.py:Tiny)" in capsys.readouterr().err
+    assert main(["predict", "folder", "inputs.npz", "--trust", "--out", "answers.csv"]) == 0
+    assert len((tmp_path / "answers.csv").read_text().splitlines()) == 10
+    assert "code/tiny_net.py" in (tmp_path / "folder" / "manifest.json").read_text()
+    (tmp_path / "folder" / "code" / "tiny_net.py").write_text("evil = 1")
+    assert main(["predict", "folder", "inputs.npz", "--trust"]) == 2
+    assert "tiny_net.py is damaged or was changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("wrong", r"an embedding of \(2, 16\), not \(2, 17\)"),
+        ("dropping", "has dropout"),
+        ("no_module", "gives no torch.nn.Module"),
+        ("failing", "fails: out of coffee"),
+        ("missing", "cannot import the encoder"),
+    ],
+)
+def test_modules_that_do_not_fit_are_told(name, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_nets.py").write_text(SOURCE)
+    monkeypatch.delitem(sys.modules, "own_nets", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(fedpn.UserError, match=told):
+        fedpn.run(tmp_path / "run", model__encoder=f"own_nets:{name}", **QUICK)
+    with pytest.raises(fedpn.UserError, match="made inside a function"):
+        fedpn.run(tmp_path / "run", model__encoder=lambda shape, dim: None, **QUICK)
+    with pytest.raises(fedpn.UserError, match="each row to one client"):
+        fedpn.run(tmp_path / "run", data__partition="test_from_python:twice", **QUICK)
+
+
+def twice(labels, clients, seed):
+    return [np.arange(5), np.arange(5)]
