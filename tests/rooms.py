@@ -36,7 +36,7 @@ INSIDE = {
     "serving": "labelled · onnx · stream / export · predict / card / bundle · inputs / sound",
     "federated": """
         privacy · simulator /
-        conductor · gate · heads · moments · personal · pool · together · training / phase /
+        columns · conductor · gate · heads · moments · personal · pool · together · training / phase /
         attack / gather · site /
         aggregation · checkpoint · listener · memories · observer · settings
     """,
@@ -54,8 +54,9 @@ INSIDE = {
         kernels · patches · resnet
     """,
     "data": """
-        describe · sources / batches · federation · moments · partition · recode · shift · subset /
-        dataset
+        describe · sources /
+        batches · census · federation · moments · partition · prepared · recode · shift · subset /
+        dataset / recipe / cells
     """,
     "core": """
         gradient · optim · promises · settings · store · task /

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -35,8 +36,7 @@ def build(cls: type[T], tree: Any, where: str) -> T:
     """Builds a dataclass from plain values, checking names, types and bounds."""
     if not isinstance(tree, Mapping):
         raise UserError(f"{where} is a section of settings, not {told(tree)}")
-    hints = get_type_hints(cls, include_extras=True)
-    known = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+    known = _hints(cls)  # type: ignore[arg-type]
     values = {}
     for key, value in tree.items():
         path = f"{where}.{key}" if where else key
@@ -44,6 +44,12 @@ def build(cls: type[T], tree: Any, where: str) -> T:
             raise UserError(unknown(path, [f"{where}.{k}" if where else k for k in known]))
         values[key] = _convert(known[key], value, path)
     return cls(**values)
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {f.name: hints[f.name] for f in fields(cls)}
 
 
 def _convert(hint: Any, value: Any, path: str) -> Any:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
-from fedpn.core.settings import leaves, merge, nest
+from fedpn.core.settings import build, leaves, merge, nest
 from fedpn.data.sources.given import NAME, take
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
-from fedpn.runs.config import resolve
+from fedpn.runs.config import DataSettings, resolve
 from fedpn.runs.directory import refuse_strange_code, stored
 from fedpn.runs.result import Run
 
@@ -42,9 +42,8 @@ def run(
     if isinstance(data, str | Path):
         tree |= {"dataset": str(data)} if str(data) else {}
     else:
-        columns = tree.get("data", {})
-        label, client = (columns.get(name) or None for name in ("label", "client"))
-        given = take(data, label, client, columns.get("features", ()))
+        columns = build(DataSettings, tree.get("data", {}), "data")
+        given = take(data, columns.wanted())
         tree["dataset"] = NAME
     heard = listener or (Listener() if tell is None else _Teller(tell))
     if resume:

@@ -13,7 +13,9 @@ from fedpn.core.bounds import Bounds, Count, Depth, Natural, Positive, Seed, Wid
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, build, leaves, merge, one_of, told, unknown
 from fedpn.data.partition import PARTITIONS
+from fedpn.data.sources.columns import Ways
 from fedpn.data.sources.publishers import PUBLISHERS
+from fedpn.data.sources.table import Wanted
 from fedpn.federated.aggregation import AggregationSettings
 from fedpn.federated.heads import HEADS, TRAINED
 from fedpn.federated.settings import EngineSettings, FaultSettings, HeadSettings, TrainSettings
@@ -55,6 +57,18 @@ class DataSettings:
     features: Annotated[
         tuple[str, ...], "of a table, the columns, in this order; none: all others"
     ] = ()
+    ignore: Annotated[tuple[str, ...], "of a table, columns to leave out"] = ()
+    categories: Annotated[
+        tuple[str, ...], "of a table, columns whose numbers are names, such as codes"
+    ] = ()
+    decimal: Annotated[
+        Literal["auto", "point", "comma"],
+        "of a table, what parts decimals; auto: what each column shows, else the point",
+    ] = "auto"
+    dates: Annotated[
+        Literal["auto", "day first", "month first"],
+        "of a table, how 3/4/2025 is read; auto: what each column shows, else the day first",
+    ] = "auto"
     image_size: Annotated[int, Bounds(low=0, high=4096), "of own images; 0: that of the data"] = 0
     limit: Annotated[Natural, "rows to take, of each class as many as its share is; 0: all"] = 0
     show: Annotated[
@@ -63,6 +77,12 @@ class DataSettings:
     ] = "auto"
     without: Annotated[tuple[str, ...], "clients that take no part, as if never dealt to"] = ()
     classes: Annotated[tuple[str, ...], "by number; none: those of the data, in their order"] = ()
+
+    def wanted(self) -> Wanted:
+        """What is asked of a table."""
+        ways = Ways(self.decimal, self.dates, self.categories)
+        label, client = self.label or None, self.client or None
+        return Wanted(label, client, self.features, self.ignore, ways)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ import numpy as np
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, unflatten
+from fedpn.data.dataset import Dataset
 from fedpn.data.describe import client_name
 from fedpn.data.federation import federate
+from fedpn.data.prepared import prepared
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.heads import make_head
@@ -49,7 +51,7 @@ def join(
     if name in about.clients:
         raise UserError(f"{run} has a client {name} already; choose another name")
     mine = replace(config, dataset=data, data=_reading(config, about))
-    dataset = replace(read(mine, data), client=None, clients=(name,))
+    dataset = replace(_prepared(read(mine, data), about), client=None, clients=(name,))
     if dataset.shape != tuple(about.blueprint.shape):
         raise UserError(
             f"{data} has rows of the shape {dataset.shape}, and {run} was trained on "
@@ -97,7 +99,7 @@ def forget(
         )
     if wholly:
         return pipeline.run(left, out, listener=listener)
-    dataset = read(config, config.dataset)
+    dataset = _prepared(read(config, config.dataset), about)
     before, after = deal_rows(config, dataset), deal_rows(left, dataset)
     if store.read_tensors(run / SERVER, "head/")[1].get("data") != fingerprint(before[0]):
         raise UserError(
@@ -146,10 +148,17 @@ def _reading(config: Config, about: About) -> DataSettings:
         config.data,
         classes=about.classes,
         features=about.features,
+        ignore=(),
+        categories=(),
         image_size=shape[-1] if len(shape) == 3 and shape[1] == shape[2] else 0,
         shift="none",
         without=(),
     )
+
+
+def _prepared(dataset: Dataset, about: About) -> Dataset:
+    """A table's columns as the run prepared its own."""
+    return dataset if about.recipe is None else prepared(dataset, about.recipe)
 
 
 def _network(config: Config, about: About) -> Network:

@@ -243,6 +243,7 @@ def about_models(config: Config, setup: Setup, account: Account | None) -> About
         config.head,
         routing_of(config),
         origin,
+        dataset.recipe,
     )
 
 

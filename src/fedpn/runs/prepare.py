@@ -14,12 +14,15 @@ from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation, federate
 from fedpn.data.moments import Moments, any_image, constants
 from fedpn.data.partition import partition, usual
+from fedpn.data.prepared import prepared
+from fedpn.data.recipe import Recipe
 from fedpn.data.recode import recode
 from fedpn.data.shift import shift_clients
 from fedpn.data.sources.given import NAME
-from fedpn.data.sources.own import open_dataset
+from fedpn.data.sources.own import read_dataset
 from fedpn.data.subset import take_some
 from fedpn.federated.checkpoint import Journal
+from fedpn.federated.columns import column_phases, read_columns
 from fedpn.federated.conductor import conduct
 from fedpn.federated.heads import TRAINED, make_head
 from fedpn.federated.listener import Listener
@@ -45,9 +48,7 @@ def read(config: Config, spec: str) -> Dataset:
         raise UserError(
             "the data of this run were in memory: go on from Python, with fedpn.run(…, resume=True)"
         )
-    dataset = open_dataset(
-        spec, d.image_size or None, d.label or None, d.client or None, d.features
-    )
+    dataset = read_dataset(spec, d.image_size or None, d.wanted())
     if d.features and not dataset.features:
         raise UserError(f"data.features names columns, but {spec} is no table")
     return settle(config, dataset)
@@ -100,6 +101,9 @@ def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     """Builds the network for data that are dealt."""
     check_calibration(config, dataset, federation, range(federation.clients))
     rows = lay_out(config, dataset, federation)
+    if dataset.is_raw:
+        dataset = prepared(dataset, learn_recipe(config, rows))
+        rows = lay_out(config, dataset, federation)
     shape, classes = dataset.shape, len(dataset.classes)
     if config.hides_columns(shape):
         total = any_image(shape)
@@ -110,10 +114,21 @@ def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     return rows.settle(draw_network(config, plan_model(config, shape, classes, total)))
 
 
+def learn_recipe(config: Config, rows: Setup) -> Recipe:
+    """What all clients do with the columns of their tables, from sums over their training rows."""
+    names = rows.dataset.features
+    simulator = Simulator(rows, config.method, config.seed)
+    phases = column_phases(names, config.data.categories)
+    server = conduct(phases, simulator, {}, Journal(None), Listener()).server
+    return read_columns(server, names, config.data.categories)
+
+
 def lay_out(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     """Brings rows to the device."""
     device = find_device(config.engine.device)
-    x, y = (torch.from_numpy(array).to(device) for array in (dataset.x, dataset.y))
+    # Raw cells are no numbers yet: what is learned of them goes by the dataset.
+    numbers = np.empty((len(dataset), 0), np.float32) if dataset.is_raw else dataset.x
+    x, y = (torch.from_numpy(array).to(device) for array in (numbers, dataset.y))
     return Setup(dataset, federation, Data(x, y), head=make_head(config.head))
 
 

@@ -1,7 +1,7 @@
 """Models and inputs -> answers, each with its source and its reason."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -16,8 +16,10 @@ from fedpn.core.settings import code_from
 from fedpn.core.store import Damaged
 from fedpn.data.dataset import Array
 from fedpn.data.sources import picture
+from fedpn.data.sources.csvs import Table
 from fedpn.data.sources.guard import plain_file
 from fedpn.data.sources.rows import as_rows
+from fedpn.data.sources.table import of_frame, table_rows
 from fedpn.federated.gate import strangers
 from fedpn.federated.heads import make_head
 from fedpn.federated.observer import Embedder, Observer
@@ -242,13 +244,37 @@ def _as_array(inputs: Any, bundle: Bundle) -> Array:
         if len(bundle.blueprint.shape) != 3:
             raise UserError("inputs are pictures, and this model takes rows of a table")
         return np.stack([_picture(one, bundle.blueprint.shape) for one in several])
-    columns = getattr(inputs, "columns", None)
-    if columns is None or not bundle.features:
+    if not bundle.features:
         return np.asarray(inputs)
-    absent = [name for name in bundle.features if name not in columns]
-    if absent:
-        raise UserError(f"inputs lack the columns {', '.join(absent)}")
-    return np.asarray(inputs[list(bundle.features)])
+    if hasattr(inputs, "columns"):
+        return rows_of("the inputs", of_frame(inputs), bundle)
+    if several and all(isinstance(one, Mapping) for one in several):
+        return rows_of("the inputs", _by_name(several, bundle), bundle)
+    if bundle.about.recipe is None:
+        return np.asarray(inputs)
+    return rows_of("the inputs", _in_order(inputs, bundle), bundle)
+
+
+def rows_of(what: str, table: Table, bundle: Bundle) -> Array:
+    """Rows of a table in the form that a model takes."""
+    return table_rows(what, table, bundle.features, bundle.about.recipe)
+
+
+def _by_name(rows: Sequence[Mapping[str, Any]], bundle: Bundle) -> Table:
+    columns = {name: [row.get(name) for row in rows] for name in bundle.features}
+    return Table(columns, lambda row: f"row {row} of the inputs")  # type: ignore[arg-type]
+
+
+def _in_order(inputs: Any, bundle: Bundle) -> Table:
+    """Rows without names, their values in the order of the columns."""
+    rows = np.asarray(inputs, dtype=object)
+    if rows.ndim != 2 or rows.shape[1] != len(bundle.features):
+        raise UserError(
+            f"inputs have the shape {rows.shape}; this model takes [N, {len(bundle.features)}]: "
+            f"{', '.join(bundle.features[:20])}"
+        )
+    columns: dict[str, Any] = dict(zip(bundle.features, rows.T, strict=True))
+    return Table(columns, lambda row: f"row {row} of the inputs")
 
 
 def _is_pillow(value: Any) -> bool:
