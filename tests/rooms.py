@@ -33,11 +33,13 @@ INSIDE = {
         report / compare · gallery · page / plots · tables / classes / finished /
         pixels · places · values
     """,
-    "serving": "labelled · onnx · stream / export · predict / card / bundle · inputs / sound",
+    "serving": """
+        labelled · onnx · stream / export · predict / card · conform / bundle · inputs / sound
+    """,
     "federated": """
         privacy · simulator /
-        columns · conductor · gate · heads · moments · personal · pool · together · training / phase /
-        attack / gather · site /
+        columns · conductor · gate · heads · moments · personal · pool · together · training /
+        phase / attack / gather · site /
         aggregation · checkpoint · listener · memories · observer · settings
     """,
     "algorithms": """

@@ -148,6 +148,7 @@ def _reading(config: Config, about: About) -> DataSettings:
         config.data,
         classes=about.classes,
         features=about.features,
+        client="",
         ignore=(),
         categories=(),
         image_size=shape[-1] if len(shape) == 3 and shape[1] == shape[2] else 0,

@@ -25,13 +25,15 @@ def phases_of(config: Config) -> list[Phase]:
     ]
     head = make_head(config.head)
     phases += pooling(config, head.phases() if head is not None else [])
-    phases.append(Adapt(config.method, config.train.batch, config.seed, config.train.balance))
+    train, method = config.train, config.method
+    phases.append(Adapt(method, train.batch, config.seed, train.balance, train.least))
     if head is not None and config.rule:
         phases += head.personal()
     if router is not None:
         phases.append(FitRouter(router))
     phases.append(Calibrate(router, rules_of(config), config.rule, config.routing))
-    phases.append(Judge(router, config.rule))
+    adapts = bool(method.adapt_epochs or method.adapt_steps)
+    phases.append(Judge(router, config.rule, train.least if adapts else 0))
     check_rule(phases, config.aggregation)
     return phases
 

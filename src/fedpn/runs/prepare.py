@@ -9,9 +9,9 @@ import torch
 
 from fedpn.core.errors import UserError
 from fedpn.core.task import Data
-from fedpn.data.dataset import Dataset
+from fedpn.data.dataset import Array, Dataset
 from fedpn.data.describe import client_name
-from fedpn.data.federation import Federation, federate
+from fedpn.data.federation import LEAST, Federation, federate
 from fedpn.data.moments import Moments, any_image, constants
 from fedpn.data.partition import partition, usual
 from fedpn.data.prepared import prepared
@@ -19,6 +19,7 @@ from fedpn.data.recipe import Recipe
 from fedpn.data.recode import recode
 from fedpn.data.shift import shift_clients
 from fedpn.data.sources.given import NAME
+from fedpn.data.sources.guard import some
 from fedpn.data.sources.own import read_dataset
 from fedpn.data.subset import take_some
 from fedpn.federated.checkpoint import Journal
@@ -71,9 +72,23 @@ def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
         remark = f"the data name {len(dataset.clients)} clients, which are kept as they are"
         dataset = replace(dataset, remarks=(*dataset.remarks, remark))
     owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
+    dataset, owned = _large_enough(dataset, owned)
     if d.shift != "none":
         dataset = replace(dataset, x=shift_clients(dataset.x, owned, config.seed, d.shift))
     return _left(dataset, federate(dataset.y, owned, config.seed), d.without)
+
+
+def _large_enough(dataset: Dataset, owned: list[Array]) -> tuple[Dataset, list[Array]]:
+    """Leaves out clients that the data name and that have too few rows to be split at all."""
+    names = dataset.clients
+    kept = [client for client, rows in enumerate(owned) if len(rows) >= LEAST]
+    if len(kept) == len(owned) or not names or not kept:
+        return dataset, owned
+    gone = [f"{names[c]} ({len(owned[c])})" for c in range(len(owned)) if c not in kept]
+    remark = f"clients with less than {LEAST} rows are left out: {some(gone)}"
+    left = tuple(names[client] for client in kept)
+    dataset = replace(dataset, clients=left, remarks=(*dataset.remarks, remark))
+    return dataset, [owned[client] for client in kept]
 
 
 def _left(

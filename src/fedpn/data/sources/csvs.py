@@ -131,8 +131,9 @@ def _lines(path: Path, file: IO[str]) -> Iterator[str]:
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
+    """Refuses columns that cannot be told apart."""
+    if not names or not all(names):
+        raise UserError(f"the first line of {path} does not name every column; add the names")
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
         raise UserError(f"{path} has two columns named {short(twice)!r}; rename one of them")
-    if not names or "" in names:
-        raise UserError(f"the first line of {path} does not name every column; add the names")

@@ -33,6 +33,7 @@ def change(messages: Messages, terms: Terms, listener: Listener) -> tuple[Networ
     refuse_changes(config, base, but=("clients", "dataset"))
     server = unflatten(store.read_tensors(base / SERVER)[0])
     network = draw_network(config, about.blueprint)
+    messages.recipe = about.recipe
     messages.settle(network)
     change = _change_of(config, bool(terms.leaves))
     if terms.leaves:

@@ -14,6 +14,7 @@ from flwr.app import RecordDict
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, map_slots, zip_with
+from fedpn.federated.columns import column_phases
 from fedpn.federated.heads import make_head
 from fedpn.federated.moments import SumMoments
 from fedpn.federated.phase import Phase, on_device
@@ -53,7 +54,9 @@ class Visit:
         """The phase that the server names."""
         head = make_head(self.config.head)
         change = None if head is None else head.change(leaves=False)
-        phases = [SumMoments(), *phases_of(self.config), *([change] if change else [])]
+        columns = column_phases(self.share.dataset.features, self.config.data.categories)
+        before = [*columns, SumMoments()]
+        phases = [*before, *phases_of(self.config), *([change] if change else [])]
         for phase in phases:
             if phase.name == self.order.phase:
                 return phase
@@ -102,7 +105,10 @@ def _open(node: Node, config: Config) -> Share:
 
 
 def introduce(visit: Visit, server: Slots) -> RecordDict:
-    """Tells the node's name and the form of its data."""
+    """Tells the node's name and the form of its data; what is odd about them, its own log."""
+    if visit.share.partition is None:
+        for remark in visit.share.dataset.remarks:
+            print(f"fedpn: {remark}", file=sys.stderr, flush=True)
     return pack_report(Report(visit.share.name, facts=json.dumps(visit.share.introduce())))
 
 
