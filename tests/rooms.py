@@ -37,7 +37,7 @@ INSIDE = {
         labelled · onnx · stream / export · predict / card · conform / bundle · inputs / sound
     """,
     "federated": """
-        privacy · simulator /
+        late · privacy · simulator /
         columns · conductor · gate · heads · moments · personal · pool · together · training /
         phase / attack / gather · site /
         aggregation · checkpoint · listener · memories · observer · settings
@@ -61,7 +61,7 @@ INSIDE = {
         dataset / recipe / cells
     """,
     "core": """
-        gradient · optim · promises · settings · store · task /
+        gradient · optim · promises · settings · source · store · task /
         aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · parallel · plain
         · seeds · summary · tracing · trees
     """,

@@ -23,7 +23,7 @@ from fedpn.core.errors import UserError
 T = TypeVar("T")
 Tree = dict[str, Any]
 CODE = (  # settings that may name code of the user's own
-    *("algorithm", "model.encoder", "data.partition"),
+    *("algorithm", "model.encoder", "model.density", "data.partition"),
     *("head.kind", "routing.router", "routing.rule"),
 )
 KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)  # as `code_from` says
@@ -144,7 +144,10 @@ def find_object(setting: str, spec: str, kind: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise UserError(f"{setting}: cannot import the {kind} {told(spec)}: {error}") from None
+        again = " (it was never in a file: give it again)" if module.startswith("own_") else ""
+        raise UserError(
+            f"{setting}: cannot import the {kind} {told(spec)}: {error}{again}"
+        ) from None
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fedpn.algorithms import ALGORITHMS, find_algorithm, name_of, section_of
 from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.fedpn import FedPN
-from fedpn.core.bounds import Bounds, Count, Depth, Natural, Positive, Seed, Width
+from fedpn.core.bounds import Bounds, Count, Depth, Natural, Positive, Seed, SmallShare, Width
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, build, leaves, merge, one_of, told, unknown
 from fedpn.data.partition import PARTITIONS
@@ -71,6 +71,9 @@ class DataSettings:
     ] = "auto"
     image_size: Annotated[int, Bounds(low=0, high=4096), "of own images; 0: that of the data"] = 0
     limit: Annotated[Natural, "rows to take, of each class as many as its share is; 0: all"] = 0
+    unseen: Annotated[
+        SmallShare, "the share of clients that never train, and are judged by how they adapt"
+    ] = 0.0
     show: Annotated[
         Literal["auto", "yes", "no"],
         "whether reports hold some inputs as pictures; auto: of public sets, not of your own",
@@ -95,10 +98,14 @@ class ModelSettings:
         "images, an MLP for tables",
     ] = "auto"
     dim: Annotated[Width, "of embeddings"] = 16
-    density: Annotated[str, "of a posterior network, one a class"] = "radial"
+    density: Annotated[
+        str,
+        "of a posterior network, one a class; or file.py:Own, made by Own(dim, classes, layers)",
+    ] = "radial"
     layers: Annotated[Depth, "of each density"] = 30
     norm: Literal["auto", "none", "batch", "group"] = "auto"
     pretrained: Annotated[str, "weights of the encoder, a safetensors file"] = ""
+    frozen: Annotated[bool, "whether the encoder stays as it is, pretrained or random"] = False
 
 
 @dataclass(frozen=True)
@@ -236,7 +243,8 @@ def check(config: Config) -> Config:
         one_of("model.encoder", config.model.encoder, ["auto", *ENCODERS])
     if ":" not in config.data.partition:
         one_of("data.partition", config.data.partition, ["auto", *PARTITIONS])
-    one_of("model.density", config.model.density, list(DENSITIES))
+    if ":" not in config.model.density:
+        one_of("model.density", config.model.density, list(DENSITIES))
     if ":" not in config.head.kind:
         one_of("head.kind", config.head.kind, [TRAINED, *HEADS])
     if ":" not in config.routing.router:

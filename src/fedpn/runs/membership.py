@@ -16,17 +16,15 @@ from fedpn.data.federation import federate
 from fedpn.data.prepared import prepared
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
-from fedpn.federated.heads import make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.personal import Adapt
-from fedpn.federated.phase import Phase
 from fedpn.federated.site import Network, Setup
 from fedpn.nn.blueprint import build_model
 from fedpn.nn.posterior import parameters
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, DataSettings, resolve, to_tree
 from fedpn.runs.directory import SERVER, stored
-from fedpn.runs.phases import phases_of
+from fedpn.runs.phases import change_phases, joining_phases, phases_of
 from fedpn.runs.pipeline import Clock, finish, simulate
 from fedpn.runs.prepare import (
     check_calibration,
@@ -64,9 +62,7 @@ def join(
         _begin(run, out, mine)
         clock = Clock(listener or Listener())
         simulator = simulate(mine, setup, out)
-        alone = [phase for phase in phases_of(mine) if not phase.sums]
-        phases = [*_change(mine, leaves=False), *alone]
-        found = conduct(phases, simulator, server, Journal(None), clock)
+        found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
         return finish(mine, simulator, found, out, clock)
 
 
@@ -83,7 +79,7 @@ def forget(
     config, about, server = _open(run)
     if name not in about.clients:
         raise UserError(f"{run} has no client {name}; it has {', '.join(about.clients)}")
-    phases = _change(config, leaves=True)
+    phases = change_phases(config, leaves=True)
     if not phases:
         raise UserError(
             f"{run} has a head that was trained, which cannot forget: train anew without the "
@@ -167,9 +163,3 @@ def _network(config: Config, about: About) -> Network:
     model = build_model(about.blueprint, config.seed, config.method.loss_options())
     model = model.to(find_device(config.engine.device))
     return Network(about.blueprint, model, parameters(model.network))
-
-
-def _change(config: Config, leaves: bool) -> list[Phase]:
-    head = make_head(config.head)
-    change = None if head is None else head.change(leaves)
-    return [] if change is None else [change]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from fedpn.core import seeds
 from fedpn.core.errors import UserError
 from fedpn.core.task import Data
 from fedpn.data.dataset import Array, Dataset
@@ -29,7 +30,7 @@ from fedpn.federated.heads import TRAINED, make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.moments import SumMoments, read_moments
 from fedpn.federated.simulator import Simulator
-from fedpn.federated.site import Network, Setup
+from fedpn.federated.site import Network, Setup, Unseen
 from fedpn.nn.blueprint import Blueprint, build_model, choose_encoder
 from fedpn.nn.posterior import parameters
 from fedpn.routing.thresholds import rows_needed
@@ -109,7 +110,26 @@ def _left(
 
 def prepare(config: Config, given: Dataset | None = None) -> Setup:
     """Deals the data and builds the network; finds mistakes before anything is written."""
-    return assemble(config, *deal(config, given))
+    dataset, federation = deal(config, given)
+    seen, unseen = who_trains(config, federation.clients)
+    if not unseen:
+        return assemble(config, dataset, federation)
+    names = [client_name(dataset, client) for client in range(federation.clients)]
+    here, late = (tuple(names[client] for client in part) for part in (seen, unseen))
+    setup = assemble(config, replace(dataset, clients=here), federation.only(seen))
+    return replace(setup, unseen=Unseen(late, federation.beside(unseen)))
+
+
+def who_trains(config: Config, clients: int) -> tuple[list[int], list[int]]:
+    """Clients that train, and those that are only judged, drawn by the seed."""
+    share = config.data.unseen
+    count = max(round(share * clients), 1) if share else 0
+    if count >= clients:
+        raise UserError(
+            f"data.unseen is {share:g}, which leaves none of {clients} clients to train"
+        )
+    order = seeds.stream("unseen", config.seed).permutation(clients).tolist()
+    return sorted(order[count:]), sorted(order[:count])
 
 
 def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
@@ -161,6 +181,7 @@ def plan_model(config: Config, shape: tuple[int, ...], classes: int, total: Mome
         mean=tuple(mean),
         std=tuple(std),
         norm=config.model.norm,
+        frozen=config.model.frozen,
     )
 
 

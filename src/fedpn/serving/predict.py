@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedpn.core.errors import UserError
 from fedpn.core.settings import code_from
+from fedpn.core.source import name_of_own
 from fedpn.core.store import Damaged
 from fedpn.data.dataset import Array
 from fedpn.federated.gate import strangers
@@ -212,9 +213,17 @@ class Predictor:
         return {"epistemic": own, "aleatoric": own, "total": "global" if sent_on else own}
 
 
-def load(path: str | Path, client: int | str | None = None, trust: bool = False) -> Predictor:
+def load(
+    path: str | Path,
+    client: int | str | None = None,
+    trust: bool = False,
+    encoder: torch.nn.Module | None = None,
+) -> Predictor:
     """Opens a finished run, or an exported folder, to answer for one client.
 
-    A folder that names code of somebody's own is opened only where it is trusted.
+    A folder that names code of somebody's own is opened only where it is trusted. An encoder that
+    was given to the run as a module, not as code, must be given again in another session.
     """
+    if encoder is not None:
+        name_of_own("encoder", encoder)
     return Predictor(open_bundle(Path(path), client, trust))

@@ -33,6 +33,7 @@ def add(commands: Any) -> None:
     )
     option("--risk", help="promise that at most this share of answers is wrong, such as 0.05")
     option("--sets", help="give sets of classes that miss the true one at most this often")
+    option("--unseen", help="the share of clients that never train and are judged all the same")
     option("--checkpoint-every", type=int, metavar="N", help="rounds (default: about 30 s)")
     option("--device", help="auto, cpu, cuda or mps (default: auto)")
     option("--tensorboard", action="store_true", help="write event files into the run directory")
@@ -111,6 +112,7 @@ def _config(options: argparse.Namespace) -> "Config":
         layers.append({"routing": {"router": options.router, **switched}})
     promised = {name: getattr(options, name) for name in ("risk", "sets")}
     typed = [f"routing.{name}={value}" for name, value in promised.items() if value is not None]
+    typed += [] if options.unseen is None else [f"data.unseen={options.unseen}"]
     layers += [parse_setting(text) for text in (*typed, *options.set)]
     config = resolve(layers)
     _refuse_idle(options.set, config)
