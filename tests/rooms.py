@@ -27,7 +27,7 @@ INSIDE = {
     "runs": """
         api / membership · result / pipeline /
         code · directory · figures · glossary · measure · phases · prepare
-        / config · evaluate · trackers
+        / config · evaluate · trackers / settings
     """,
     "reporting": """
         report / compare · gallery · page / plots · tables / classes / finished /

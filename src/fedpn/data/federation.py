@@ -112,6 +112,22 @@ def federate(labels: Array, owned: list[Array], seed: int) -> Federation:
     return federation
 
 
+def together(labels: Array, old: Federation, new: Federation, first: int) -> Federation:
+    """One client's old rows and its new ones, which come after the `first` rows: each keeps its
+    use, so that what was tested on is never trained on."""
+    train, calibration, test = (
+        (np.concatenate([mine[0], more[0] + first]),)
+        for mine, more in (
+            (old.train, new.train),
+            (old.calibration, new.calibration),
+            (old.test, new.test),
+        )
+    )
+    whole = Federation(labels, train, calibration, test, old.seed)
+    check_disjoint(whole)
+    return whole
+
+
 def _parts(labels: Array, rows: Array, client: int, seed: int) -> list[Array]:
     if len(rows) < LEAST:
         raise UserError(

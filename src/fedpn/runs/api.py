@@ -10,9 +10,10 @@ from fedpn.core.source import name_of_own
 from fedpn.data.sources.given import NAME, take
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
-from fedpn.runs.config import DataSettings, resolve
+from fedpn.runs.config import resolve
 from fedpn.runs.directory import refuse_strange_code, stored
 from fedpn.runs.result import Run
+from fedpn.runs.settings import DataSettings
 
 PLAIN = (str, int, float, bool, list, tuple, type(None), Path)
 
