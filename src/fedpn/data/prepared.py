@@ -18,8 +18,7 @@ def cells_of(dataset: Dataset) -> Array:
 def prepared(dataset: Dataset, recipe: Recipe) -> Dataset:
     """The same rows as numbers; its remarks tell what was done to which columns."""
     recipe = know(recipe, dataset.words, dataset.styles)
-    places = [dataset.features.index(name) for name in recipe.names]
-    cells = cells_of(dataset)[:, places]
+    cells = cells_of(dataset)[:, _places(dataset, recipe)]
     gone = (f"{column.name!r} is left out: {column.why}" for column in recipe.left_out)
     remarks = (*dataset.remarks, *gone, *odd_cells(dataset, recipe))
     return replace(
@@ -27,13 +26,18 @@ def prepared(dataset: Dataset, recipe: Recipe) -> Dataset:
     )
 
 
+def _places(dataset: Dataset, recipe: Recipe) -> list[int]:
+    """Where the columns of a recipe stand in a table."""
+    place = {name: i for i, name in enumerate(dataset.features)}
+    return [place[name] for name in recipe.names]
+
+
 def odd_cells(dataset: Dataset, recipe: Recipe) -> Iterator[str]:
     """Tells of cells that are not what their column is."""
     cells = cells_of(dataset)
-    for column in recipe.columns:
+    for place, column in zip(_places(dataset, recipe), recipe.columns, strict=True):
         if column.is_category:
             continue
-        place = dataset.features.index(column.name)
         own = [Kind.DATE] if column.kind == "date" else [Kind.NUMBER, Kind.YES, Kind.NO]
         kinds = cells["kind"][:, place]
         odd = np.flatnonzero((kinds != Kind.MISSING) & ~np.isin(kinds, own))

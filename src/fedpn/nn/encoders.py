@@ -176,6 +176,7 @@ def _own(spec: str, shape: Shape, dim: int) -> nn.Module:
             f"model.encoder: {spec} has dropout, which clients that are stacked cannot draw; take "
             "it out"
         )
+    found = found.to(torch.get_default_device())  # it may have been made before, or elsewhere
     try:
         with torch.no_grad():
             z = found.eval()(torch.zeros(2, *shape))

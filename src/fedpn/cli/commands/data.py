@@ -98,8 +98,9 @@ def _picture(path: Path, dataset: Any, federation: Any) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     from fedpn.core.settings import parse_setting
-    from fedpn.data.sources.check import check
+    from fedpn.data.sources.check import tell
     from fedpn.data.sources.datasets import names
+    from fedpn.data.sources.own import load_own
     from fedpn.runs.config import resolve
     from fedpn.runs.prepare import check_calibration, deal
 
@@ -109,10 +110,10 @@ def _check(options: argparse.Namespace) -> None:
     data = {name: value for name, value in columns.items() if value is not None}
     layers = [{"dataset": str(options.path.resolve()), "data": data}]
     config = resolve([*layers, *map(parse_setting, options.set)])
-    for line in check(options.path, config.data.image_size or None, config.data.wanted()):
-        print(line)
+    read = load_own(options.path, config.data.image_size or None, config.data.wanted())
+    print("\n".join(tell(options.path, read, config.data.categories)))
     try:
-        dataset, federation = deal(config)
+        dataset, federation = deal(config, read)
         check_calibration(config, dataset, federation, range(federation.clients))
     except UserError as error:
         print(f"`fedpn run` would refuse them as it is set: {error}")

@@ -23,7 +23,11 @@ CODES = range(3, 11)  # so many different whole numbers may be codes
 
 def check(path: Path, image_size: int | None = None, wanted: Wanted = ALL) -> list[str]:
     """Reads one's own data as a run would, and tells in lines what it found and would do."""
-    dataset = load_own(path, image_size, wanted)
+    return tell(path, load_own(path, image_size, wanted), wanted.ways.categories)
+
+
+def tell(path: Path, dataset: Dataset, categories: Sequence[str] = ()) -> list[str]:
+    """The same of data that are read already."""
     counts = np.bincount(dataset.y, minlength=len(dataset.classes))
     few, many = int(counts.argmin()), int(counts.argmax())
     lines = [
@@ -37,7 +41,7 @@ def check(path: Path, image_size: int | None = None, wanted: Wanted = ALL) -> li
         ),
     ]
     if dataset.features:
-        recipe = learn(dataset, wanted.ways.categories)
+        recipe = learn(dataset, categories)
         lines += ["", *_table(dataset, recipe), "", *_hints(dataset, recipe)]
         lines += odd_cells(dataset, recipe)
     told = [*dataset.remarks, *_twins(dataset), *_copies(dataset), *_advice(dataset)]
