@@ -5,6 +5,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import fedpn
+from clinic import rows, write
 from fedpn.service.app import make_app
 from fedpn.service.decisions import Decisions
 from fedpn.service.library import Library
@@ -29,6 +30,22 @@ def table(tmp_path_factory):
         lines.append(",".join([*row, ("well", "ill")[ill], ("Oslo", "Bergen")[i % 4 // 2]]))
     (place / "t.csv").write_text("\n".join(lines), encoding="utf-8")
     fedpn.run(place / "run", dataset=str(place / "t.csv"), algorithm="analytic", head__fourier=50)
+    return place / "run"
+
+
+@pytest.fixture(scope="session")
+def clinic(tmp_path_factory):
+    """Four hospitals with a table of all kinds of columns."""
+    place = tmp_path_factory.mktemp("clinic")
+    write(place / "clinic.csv", rows(1200))
+    fedpn.run(
+        place / "run",
+        dataset=str(place / "clinic.csv"),
+        algorithm="analytic",
+        head__fourier=50,
+        data__label="Diagnose",
+        data__client="Klinik",
+    )
     return place / "run"
 
 

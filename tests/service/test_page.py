@@ -295,3 +295,19 @@ def test_a_method_without_a_switch_says_so(browser, table, tmp_path):
         expect(page.locator(".one")).to_contain_text("one model always answers")
         assert page.locator(".places").count() == 0
         assert page.locator(".class").first.locator(".bar").count() == 1
+
+
+def test_columns_of_all_kinds_are_filled_in(browser, clinic, tmp_path):
+    with served(clinic, tmp_path / "d.db") as address, opened(browser, address, 390) as page:
+        page.get_by_role("button", name="middle of the data").click()
+        expect(page.locator("#verdict")).to_contain_text(re.compile("gesund|krank"))
+        fields = page.locator("#fields input")
+        assert fields.count() == 8
+        assert fields.nth(3).input_value() in page.locator("#values-3 option").evaluate_all(
+            "options => options.map((option) => option.value)"
+        )
+        fields.nth(1).fill("12,5")
+        fields.nth(2).fill("")  # missing
+        page.locator("#table button").click()
+        expect(page.locator("#verdict")).to_contain_text(re.compile("gesund|krank"))
+        expect(page.locator("#ask-error")).to_be_empty()

@@ -279,3 +279,57 @@ def test_a_database_keeps_order_and_numbers(tmp_path):
     assert [r["id"] for r in decisions.last("a", 2)] == [3, 2]
     assert decisions.find(2)["client"] == "a" and decisions.find(9) is None
     decisions.close()
+
+
+PATIENT = {
+    "Alter": 61,
+    "CRP": "12,5",
+    "Blutdruck": None,
+    "Station": "Innere",
+    "Raucher": True,
+    "Aufnahme": "2023-04-03",
+    "Dosis": 2,
+    "Kosten": "1.234,50",
+}
+
+
+def test_columns_of_all_kinds_go_as_they_are_written(clinic, tmp_path):
+    decisions = Decisions(f"sqlite:///{tmp_path / 'd.db'}")
+    app = make_app(Library([clinic]), decisions=decisions, keep_inputs=True)
+    with TestClient(app, base_url="http://127.0.0.1") as service:
+        (about, *_) = service.get("/v1/clients").json()
+        assert about["features"] == list(PATIENT)
+        kinds = {column["name"]: column["kind"] for column in about["columns"]}
+        assert (kinds["Station"], kinds["Raucher"], kinds["Aufnahme"]) == (
+            "category",
+            "boolean",
+            "date",
+        )
+        assert "Innere" in about["columns"][3]["values"]
+
+        def ask(*inputs):
+            body = {"client": "Insel", "inputs": list(inputs), "own_share": 0.5}
+            return service.post("/v1/predict", json=body)
+
+        written = [{"CRP": 12.5, "Raucher": "ja", "Aufnahme": "03.04.2023", "Kosten": 1234.5}]
+        same = ask(PATIENT, PATIENT | written[0], list(PATIENT.values())).json()["answers"]
+        probabilities = [answer["probabilities"] for answer in same]
+        assert probabilities[0] == probabilities[1] == probabilities[2]
+        local = fedpn.load(clinic, client="Insel")([PATIENT], own_share=0.5)[0].probabilities
+        assert probabilities[0] == pytest.approx(local, abs=1e-5)
+        for bad, words in (
+            ({"Alter": 61}, "input 0 lacks CRP, Blutdruck"),
+            (PATIENT | {"Zimmer": 3}, "has no use for 'Zimmer'"),
+            (PATIENT | {"Alter": [61]}, "input 0 has a list in 'Alter'"),
+            ([61], "input 0 is no row of 8 values"),
+            ("61", "input 0 is no row of 8 values"),
+        ):
+            told = ask(bad)
+            assert told.status_code == 400 and words in told.json()["error"]
+        kept = service.get(f"/v1/decisions/{same[0]['id']}/input").json()["row"]
+        fill = next(c for c in fedpn.load(clinic, "Insel").bundle.about.recipe.columns)
+        assert fill.name == "Alter"
+        assert kept == [61.0, 12.5, None, "Innere", 1.0, "2023-04-03", 2.0, 1234.5]
+        usual, strange = service.get("/v1/samples", params={"client": "Insel"}).json()
+        assert ask(usual["row"]).json()["answers"][0]["label"] in ("gesund", "krank")
+        assert ask(strange["row"]).json()["answers"][0]["outcome"] == "stranger"
