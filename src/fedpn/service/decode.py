@@ -12,7 +12,7 @@ from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
 from fedpn.data.sources import picture
 
-PREFIX = "data:image/"
+PREFIXES = ("data:image/", "data:application/dicom")
 
 
 def decode(inputs: Sequence[Any], shape: Sequence[int], features: Sequence[str]) -> Array:
@@ -34,7 +34,7 @@ def _one(value: Any, place: int, shape: tuple[int, ...], features: Sequence[str]
 
 
 def _from_base64(text: str, what: str) -> bytes:
-    if text.startswith(PREFIX):
+    if text.startswith(PREFIXES):
         text = text.partition(",")[2]
     try:
         return base64.b64decode(text, validate=True)
