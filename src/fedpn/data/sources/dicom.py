@@ -215,9 +215,10 @@ def _windowed(values: Array, centre: float, width: float, curve: str) -> Array:
 def _taught(what: str) -> Iterator[None]:
     """Turns what damaged files raise into a sentence, which quotes nothing of them."""
     try:
-        import pydicom  # noqa: F401
+        from pydicom.config import logger
     except ModuleNotFoundError:
         raise UserError(f"{what} is DICOM, which needs: pip install 'fedpn[dicom]'") from None
+    is_silent, logger.disabled = logger.disabled, True  # it would quote what it doubts
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -227,3 +228,5 @@ def _taught(what: str) -> Iterator[None]:
     except Exception as error:
         kind = type(error).__name__
         raise UserError(f"{what} is a damaged DICOM file ({kind}); take it away") from None
+    finally:
+        logger.disabled = is_silent
