@@ -62,7 +62,7 @@ class File(NamedTuple):
 
 
 def _find(path: Path) -> list[File]:
-    inside = _entries(path)
+    inside = entries(path)
     if not inside or not all(_holds_folders(entry) for entry in inside):
         return [File("", kind, file) for kind, files in _classes(path).items() for file in files]
     return [
@@ -75,14 +75,14 @@ def _find(path: Path) -> list[File]:
 
 def _classes(path: Path) -> dict[str, list[Path]]:
     files = {}
-    for entry in _entries(path):
+    for entry in entries(path):
         if not entry.is_dir():
             raise UserError(
                 f"{entry} lies beside the folders of the classes; move it into one or take it away"
             )
         if not entry.name.isprintable():
             raise UserError(f"the folder {str(entry)!r} has a name that is no text; rename it")
-        files[entry.name] = _entries(entry)
+        files[entry.name] = entries(entry)
         if not files[entry.name]:
             raise UserError(f"the folder {entry} is empty; put pictures of that class into it")
         deeper = next((file for file in files[entry.name] if file.is_dir()), None)
@@ -94,7 +94,8 @@ def _classes(path: Path) -> dict[str, list[Path]]:
     return files
 
 
-def _entries(path: Path) -> list[Path]:
+def entries(path: Path) -> list[Path]:
+    """What lies in a folder, in order and without clutter."""
     try:
         found = sorted(path.iterdir())
     except OSError as error:
@@ -107,7 +108,7 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _holds_folders(path: Path) -> bool:
-    return path.is_dir() and any(entry.is_dir() for entry in _entries(path))
+    return path.is_dir() and any(entry.is_dir() for entry in entries(path))
 
 
 def _one_mode(looks: list[Look]) -> tuple[str, str]:
