@@ -1,6 +1,8 @@
 """Pictures of every mode, held against Pillow and against known numbers; one way at every door."""
 
 import io
+import struct
+from zlib import compress, crc32
 
 import numpy as np
 import pytest
@@ -190,6 +192,27 @@ def test_what_was_done_is_said(tmp_path):
     assert read_inputs(tmp_path, (3, 6, 8)).remark == "; ".join(
         ("5 images of 16×12 were brought to 8×6", *told)
     )
+
+
+def test_colours_of_16_bits_keep_their_upper_8():
+    """A PNG by hand, since Pillow writes none."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", crc32(kind + data))
+
+    values = RNG.integers(0, 2**16, (12, 16, 3)).astype(">u2")
+    head = struct.pack(">IIBBBBB", *SIZE, 16, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + row.tobytes() for row in values)
+    content = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", compress(rows))
+    found = from_bytes(content + chunk(b"IEND", b""), "a", (3, 12, 16))
+    np.testing.assert_array_equal(found, (values >> 8).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("form", ["GIF", "TIFF"])
+def test_of_several_pictures_in_a_file_the_first_is_read(form):
+    others = [Image.new("L", SIZE, 200)]
+    content = packed(Image.new("L", SIZE, 9), form, save_all=True, append_images=others)
+    assert np.unique(from_bytes(content, "a", (1, 12, 16))).tolist() == [9]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
