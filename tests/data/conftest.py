@@ -100,7 +100,7 @@ def _tiny_emnist(name):
             pack.writestr(f"{begin}-images-idx3-ubyte.gz", _idx(lying))
             pack.writestr(f"{begin}-labels-idx1-ubyte.gz", _idx(labels[rows]))
             pack.writestr(f"gzip/emnist-letters-{part}-labels-idx1-ubyte.gz", b"another split")
-        mapping = "".join(f"{i} {letter}\n" for i, letter in enumerate(letters))
+        mapping = "".join(f"{i} {letter}\n" for i, letter in reversed([*enumerate(letters)]))
         pack.writestr("gzip/emnist-balanced-mapping.txt", mapping)
     return Tiny(name, {"gzip.zip": content.getvalue()}, images[:, None], labels)
 

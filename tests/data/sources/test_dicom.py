@@ -5,7 +5,6 @@ import io
 
 import numpy as np
 import pytest
-from dicoms import PATIENT, RAMP, dataset, file, saved
 from PIL import Image
 from pydicom.dataset import Dataset
 from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_windowing
@@ -19,6 +18,7 @@ from pydicom.uid import (
     RLELossless,
 )
 
+from dicoms import PATIENT, RAMP, dataset, file, saved
 from fedpn.core.errors import UserError
 from fedpn.data.sources.folder import load_folder
 from fedpn.data.sources.picture import from_bytes, look
@@ -67,9 +67,11 @@ def test_where_low_means_bright_shades_are_turned_round():
     np.testing.assert_array_equal(turned, 255 - usual)
 
 
-def test_a_table_of_shades():
+@pytest.mark.parametrize(("bits", "step"), [(16, 257), (12, 4095 / 255)])
+def test_a_table_of_shades(bits, step):
     item = Dataset()
-    item.LUTDescriptor, item.LUTData = [4, 100, 16], [0, 65535, 257, 514]
+    item.LUTDescriptor = [4, 100, bits]
+    item.LUTData = [round(shade * step) for shade in (0, 255, 1, 2)]
     item["LUTData"].VR = "US"
     pixels = np.array([[0, 100, 101, 102, 103, 999]], np.uint16)
     made = file(pixels, VOILUTSequence=[item], WindowCenter=1, WindowWidth=1)
@@ -155,6 +157,7 @@ def test_folders_of_dicom_to_learn_from_and_to_be_answered(tmp_path):
         "1 of 3 images have more than 8 bits: in each by itself the darkest 0.5 % of its pixels "
         "became 0, the brightest 0.5 % 255",
     )
+    (tmp_path / "DICOMDIR").write_bytes(bytes(128) + b"DICM")  # lists the others
     asked = read_inputs(tmp_path, GREY)
     assert asked.names == list(contents)
     np.testing.assert_array_equal(asked.rows, learned.x)

@@ -61,6 +61,13 @@ def test_the_folder_that_leaf_makes(tmp_path):
     assert open_dataset(str(data), image_size=14).shape == (1, 14, 14)
 
 
+def test_shares_between_two_bytes_become_the_nearer(tmp_path):
+    path = tmp_path / "a.json"
+    rows = {"x": [[0.999] * 784, [0.001] * 784], "y": [0, 1]}
+    path.write_text(json.dumps({"user_data": {"a": rows}}), encoding="utf-8")
+    assert open_dataset(str(path)).x[:, 0, 0, 0].tolist() == [255, 0]
+
+
 def test_the_partition_is_natural(tmp_path):
     dataset = open_dataset(str(write(tmp_path / "all_data_0.json")))
     assert usual(dataset) == "natural"
