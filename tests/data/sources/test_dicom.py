@@ -54,6 +54,13 @@ def test_windows_are_pydicoms(curve, window, pixels, rescale):
     np.testing.assert_allclose(grey(saved(made)), by_pydicom(made), rtol=0, atol=0.5 + 1e-9)
 
 
+def test_a_tall_scan_is_windowed_to_its_end():
+    pixels = np.arange(700 * 3, dtype=np.uint16).reshape(700, 3)
+    made = dataset(pixels, WindowCenter=1000, WindowWidth=2000)
+    found = grey(saved(made), (1, 700, 3))
+    np.testing.assert_allclose(found, by_pydicom(made), rtol=0, atol=0.5 + 1e-9)
+
+
 def test_a_window_by_hand():
     pixels = np.array([[0, 100, 150, 200, 400]], np.uint16)
     made = file(pixels, WindowCenter=150, WindowWidth=100, VOILUTFunction="LINEAR_EXACT")

@@ -208,6 +208,14 @@ def test_colours_of_16_bits_keep_their_upper_8():
     np.testing.assert_array_equal(found, (values >> 8).transpose(2, 0, 1))
 
 
+def test_a_tall_picture_is_laid_on_white_to_its_end():
+    values = RNG.integers(0, 256, (700, 8, 4), dtype=np.uint8)
+    sheet = Image.new("RGBA", (8, 700), "white")
+    sheet.alpha_composite(Image.fromarray(values))
+    found = from_pillow(Image.fromarray(values), "a", (3, 700, 8)).transpose(1, 2, 0)
+    np.testing.assert_array_equal(found, np.asarray(sheet)[..., :3])
+
+
 @pytest.mark.parametrize("form", ["GIF", "TIFF"])
 def test_of_several_pictures_in_a_file_the_first_is_read(form):
     others = [Image.new("L", SIZE, 200)]

@@ -6,7 +6,7 @@ names of patients stay in it.
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -171,20 +171,33 @@ def _colours(values: Array, found: Any) -> Array:
 
 def _shades(values: Array, found: Any, what: str) -> tuple[Array, str]:
     """Grey as bytes: by the file's table or window, else as it is where it has 8 bits."""
-    from pydicom.pixels.processing import apply_modality_lut, apply_voi
+    from pydicom.pixels.processing import apply_modality_lut
 
     if values.ndim != 2:
         raise ValueError("no shades")
+    show = _window(found)
+    if show:
+        strips = (values[i : i + shades.ROWS] for i in range(0, len(values), shades.ROWS))
+        shown = [show(apply_modality_lut(strip, found)) for strip in strips]
+        return np.concatenate(shown), WINDOWED
     seen = apply_modality_lut(values, found)
-    if found.get("VOILUTSequence"):
-        bits = int(found.VOILUTSequence[0].LUTDescriptor[2])
-        return shades.window(apply_voi(seen, found), 0, 2**bits - 1), WINDOWED
-    centre, width = _first(found.get("WindowCenter")), _first(found.get("WindowWidth"))
-    if centre is not None and width is not None:
-        return _windowed(seen, centre, width, found.get("VOILUTFunction") or "LINEAR"), WINDOWED
     if values.dtype == np.uint8 and found.BitsStored == 8 and np.array_equal(seen, values):
         return values, ""
     return shades.shades(seen, what)
+
+
+def _window(found: Any) -> Callable[[Array], Array] | None:
+    """What the file says of how to see it: a table, or else a window."""
+    from pydicom.pixels.processing import apply_voi
+
+    if found.get("VOILUTSequence"):
+        brightest = 2 ** int(found.VOILUTSequence[0].LUTDescriptor[2]) - 1
+        return lambda values: shades.window(apply_voi(values, found), 0, brightest)
+    centre, width = _first(found.get("WindowCenter")), _first(found.get("WindowWidth"))
+    if centre is None or width is None:
+        return None
+    curve = found.get("VOILUTFunction") or "LINEAR"
+    return lambda values: _windowed(values, centre, width, curve)
 
 
 def _first(values: Any) -> float | None:

@@ -20,7 +20,7 @@ TURNED = (5, 6, 7, 8)  # the values of EXIF's orientation that swap height and w
 WIDTH, HEIGHT, ORIENTATION = 0x0100, 0x0101, 0x0112
 PHOTOGRAPHS = {"JPEG", "MPO", "TIFF", "WEBP"}  # others would be decoded whole to learn of it
 OUTSIDE = 0.5  # per cent of the pixels on either side of a picture's own window
-ROWS = 256  # of a picture, in floats at once
+ROWS = 256  # of a picture, that are in a larger form at once
 
 SHARES = "hold floats from 0 to 1, which became bytes from 0 to 255"
 STRETCHED = (
@@ -77,13 +77,23 @@ def plain(image: "Image", what: str) -> Plain:
     if upright.mode in DEEP:
         pixels, how = shades(np.asarray(upright), what)
         return Plain(Image.fromarray(pixels), how)
-    if not upright.has_transparency_data:
-        return Plain(upright.convert(kind))
-    veiled = upright.convert("RGBA")
-    sheet = Image.new("RGBA", veiled.size, "white")
-    sheet.alpha_composite(veiled)
-    is_opaque = veiled.getchannel("A").getextrema() == (255, 255)
-    return Plain(sheet.convert(kind), "" if is_opaque else ON_WHITE)
+    return (
+        _on_white(upright, kind) if upright.has_transparency_data else Plain(upright.convert(kind))
+    )
+
+
+def _on_white(image: "Image", kind: str) -> Plain:
+    """Lays a picture on a white sheet, strip by strip."""
+    from PIL import Image
+
+    sheet, is_opaque = Image.new(kind, image.size), True
+    for top in range(0, image.height, ROWS):
+        strip = image.crop((0, top, image.width, min(top + ROWS, image.height))).convert("RGBA")
+        white = Image.new("RGBA", strip.size, "white")
+        white.alpha_composite(strip)
+        sheet.paste(white.convert(kind), (0, top))
+        is_opaque &= strip.getchannel("A").getextrema() == (255, 255)
+    return Plain(sheet, "" if is_opaque else ON_WHITE)
 
 
 def shades(values: Array, what: str) -> tuple[Array, str]:
