@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+import zipfile
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -59,17 +60,49 @@ def _tiny_idx(name):
     return Tiny(name, dict(zip(names, map(_idx, parts), strict=True)), images[:, None], labels)
 
 
+def _tar(files):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        for name, inside in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(inside)
+            tar.addfile(info, io.BytesIO(inside))
+    return content.getvalue()
+
+
 def _tiny_cifar(name):
     images, labels = _pixels(np.random.default_rng(1), 3, 32, 32)
     rows = np.concatenate([labels[:, None], images.reshape(len(images), -1)], axis=1)
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
+    parts = zip(names, np.split(rows, [4, 8, 12, 16, 20]), strict=True)
+    packed = _tar({f"cifar-10-batches-bin/{file}": part.tobytes() for file, part in parts})
+    return Tiny(name, {"cifar-10-binary.tar.gz": packed}, images, labels)
+
+
+def _tiny_cifar100(name):
+    images, labels = _pixels(np.random.default_rng(4), 3, 32, 32)
+    coarse = labels[::-1, None] // 2  # comes first, and does not count
+    rows = np.concatenate([coarse, labels[:, None], images.reshape(len(images), -1)], axis=1)
+    files = {"train.bin": rows[:TRAIN].tobytes(), "test.bin": rows[TRAIN:].tobytes()}
+    files |= {"fine_label_names.txt": b"apple\n", "coarse_label_names.txt": b"fish\n"}
+    packed = _tar({f"cifar-100-binary/{file}": content for file, content in files.items()})
+    return Tiny(name, {"cifar-100-binary.tar.gz": packed}, images, labels)
+
+
+def _tiny_emnist(name):
+    images, labels = _pixels(np.random.default_rng(5), 28, 28)
+    letters = [*range(48, 58), *range(65, 91), 97, 98, 100, 101, 102, 103, 104, 110, 113, 114, 116]
     content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as tar:
-        for file, part in zip(names, np.split(rows, [4, 8, 12, 16, 20]), strict=True):
-            info = tarfile.TarInfo(f"cifar-10-batches-bin/{file}")
-            info.size = part.nbytes
-            tar.addfile(info, io.BytesIO(part.tobytes()))
-    return Tiny(name, {"cifar-10-binary.tar.gz": content.getvalue()}, images, labels)
+    with zipfile.ZipFile(content, "w") as pack:
+        for part, rows in (("train", slice(TRAIN)), ("test", slice(TRAIN, None))):
+            begin = f"gzip/emnist-balanced-{part}"
+            lying = np.ascontiguousarray(images[rows].transpose(0, 2, 1))
+            pack.writestr(f"{begin}-images-idx3-ubyte.gz", _idx(lying))
+            pack.writestr(f"{begin}-labels-idx1-ubyte.gz", _idx(labels[rows]))
+            pack.writestr(f"gzip/emnist-letters-{part}-labels-idx1-ubyte.gz", b"another split")
+        mapping = "".join(f"{i} {letter}\n" for i, letter in reversed([*enumerate(letters)]))
+        pack.writestr("gzip/emnist-balanced-mapping.txt", mapping)
+    return Tiny(name, {"gzip.zip": content.getvalue()}, images[:, None], labels)
 
 
 def _tiny_svhn(name):
@@ -97,6 +130,8 @@ TINY = {
     "mnist": _tiny_idx,
     "fashionmnist": _tiny_idx,
     "cifar10": _tiny_cifar,
+    "cifar100": _tiny_cifar100,
+    "emnist": _tiny_emnist,
     "svhn": _tiny_svhn,
     "organcmnist": _tiny_medmnist,
 }

@@ -9,7 +9,8 @@ from mutate import mutated
 from trial import fuzz, reads
 
 from fedpn.data.sources.own import load_own, open_dataset
-from fedpn.data.sources.picture import COLOUR, from_bytes, look, read
+from fedpn.data.sources.picture import from_bytes, look, read
+from fedpn.data.sources.shades import COLOUR
 from fedpn.serving.inputs import read_inputs
 
 MODES = {"PNG": "RGBA", "JPEG": "CMYK", "GIF": "P", "TIFF": "LA", "BMP": "1"}

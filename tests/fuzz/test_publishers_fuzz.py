@@ -1,10 +1,14 @@
 """The publishers' own formats: read, or refused in a sentence."""
 
+import io
+import json
 import struct
 import tarfile
+import zipfile
 import zlib
 
 import numpy as np
+from absurd import changed, json_values
 from files import CIFAR, IMAGES, idx, mat, packed, tar
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,6 +17,7 @@ from mutate import mutated
 from trial import fuzz, reads
 
 from fedpn.data.sources import formats
+from fedpn.data.sources.own import load_own
 
 IDX, TAR = idx(IMAGES), tar()
 TARS = [TAR, tar(tarfile.PAX_FORMAT, names=["é" * 120 + ".bin"], rows=1)]
@@ -61,6 +66,73 @@ def test_the_archive_of_cifar(content, tmp_path):
     reads(lambda: formats.cifar(path), path.name)
 
 
+FINE = tar(names=["train.bin", "test.bin"], rows=0, more=2 * 3074)
+
+
+@fuzz(examples=80)
+@given(content=st.one_of(mutated(packed(FINE)), mutated(FINE).map(packed)))
+@example(content=packed(tar(names=["train.bin", "test.bin"])))  # no whole rows
+def test_the_archive_of_cifar100(content, tmp_path):
+    path = tmp_path / "cifar.tar.gz"
+    path.write_bytes(content)
+    reads(lambda: formats.cifar100(path), path.name)
+
+
+def letters(images=IDX, mapping=b"0 48\n1 65\n", method=zipfile.ZIP_STORED):
+    """EMNIST's archive, of one split."""
+    file, begin = io.BytesIO(), "gzip/emnist-balanced"
+    with zipfile.ZipFile(file, "w", method) as pack:
+        for part in ("train", "test"):
+            files = {"images-idx3": images, "labels-idx1": idx(IMAGES[:, 0, 0])}
+            for name, content in files.items():
+                place = zipfile.ZipInfo(f"{begin}-{part}-{name}-ubyte.gz")
+                pack.writestr(place, packed(content))
+        pack.writestr(zipfile.ZipInfo(f"{begin}-mapping.txt"), mapping)
+    return file.getvalue()
+
+
+@fuzz(examples=150)
+@given(
+    content=st.one_of(
+        mutated(letters()),
+        mutated(IDX).map(letters),
+        st.binary(max_size=30).map(lambda mapping: letters(mapping=mapping)),
+    )
+)
+@example(content=letters(images=idx(IMAGES[0])))
+@example(content=letters(mapping=b"0 -5\n"))
+@example(content=letters(mapping=b"0 48 7\n"))
+@example(content=letters(mapping=b""))
+def test_the_archive_of_emnist(content, tmp_path):
+    path = tmp_path / "gzip.zip"
+    path.write_bytes(content)
+    reads(lambda: formats.emnist(path), path.name)
+
+
+WRITERS = {"users": ["a"], "user_data": {"a": {"x": [[0.5] * 784, [1] * 784], "y": [0, 61]}}}
+
+
+@fuzz(examples=150)
+@given(
+    content=st.one_of(
+        mutated(json.dumps(WRITERS).encode()),
+        changed(WRITERS["user_data"]["a"] | {"x": [[0.5]]}, json_values()).map(
+            lambda rows: json.dumps({"user_data": {"a": rows}}).encode()
+        ),
+        changed({"user_data": {"a": {"x": [], "y": []}}}, json_values()).map(
+            lambda tree: json.dumps(tree).encode()
+        ),
+    )
+)
+@example(content=json.dumps({"user_data": {"a": {"x": [[10**400] * 784], "y": [1]}}}).encode())
+@example(content=json.dumps({"user_data": {"a": {"x": [[1e39] * 784], "y": [1]}}}).encode())
+@example(content=b"[" * 10**5)
+def test_femnist_as_leaf_makes_it(content, tmp_path):
+    path = tmp_path / "all_data_0.json"
+    path.write_bytes(content)
+    reads(lambda: load_own(path), path.name)
+
+
 def compressed(element):
     """A MATLAB file whose one element is whole, whatever be in it."""
     body = zlib.compress(element)
@@ -100,6 +172,13 @@ def test_whole_files_are_read(tmp_path):
     assert reads(lambda: formats.read_idx(path))
     path.write_bytes(packed(TAR))
     assert reads(lambda: formats.cifar(path))
+    path.write_bytes(packed(FINE))
+    assert reads(lambda: formats.cifar100(path))
+    path.write_bytes(letters())
+    assert reads(lambda: formats.emnist(path))
     for content in MATS:
         path.write_bytes(content)
         assert reads(lambda: formats.svhn(path, path))
+    path = tmp_path / "all_data_0.json"
+    path.write_text(json.dumps(WRITERS), encoding="utf-8")
+    assert reads(lambda: load_own(path))

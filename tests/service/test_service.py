@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+import dicoms
 import fedpn
 from fedpn.core import store
 from fedpn.core.errors import UserError
@@ -50,6 +51,23 @@ def test_pictures_come_as_numbers_base64_or_files_and_are_answered_alike(service
     assert set(sent.json()["answers"][0]["explanation"]) >= {"local", "global", "prior", "limits"}
     for other in told[1:]:
         assert other["probabilities"] == pytest.approx(told[0]["probabilities"], abs=1e-5)
+
+
+def test_scans_are_answered_as_the_same_picture_in_bytes_is(service, pictures, digits):
+    pixels = digits.x[7]
+    window = {"WindowCenter": 2040, "WindowWidth": 4080, "VOILUTFunction": "LINEAR_EXACT"}
+    scan = dicoms.file(pixels[0].astype(np.uint16) * 16, **window)
+    text = base64.b64encode(scan).decode()
+    forms = [pixels[0].tolist(), text, f"data:application/dicom;base64,{text}"]
+    told = ask(service, client="0", inputs=forms, own_share=0.5).json()["answers"]
+    files = [("files", ("scan", scan, "application/dicom"))]
+    told += service.post("/v1/predict", data={"client": "0"}, files=files).json()["answers"]
+    mine = fedpn.load(pictures, "0")([scan], own_share=0.5)[0]
+    for answer in told[:3]:
+        assert answer["probabilities"] == pytest.approx(mine.probabilities, abs=1e-5)
+    assert told[3]["guess"] == mine.guess
+    refused = ask(service, client="0", inputs=[base64.b64encode(scan[:-100]).decode()])
+    assert (refused.status_code, "damaged DICOM" in refused.text) == (400, True)
 
 
 def test_rows_of_a_table_go_by_name_or_in_order(table):

@@ -17,7 +17,7 @@ from fedpn.data.sources.guard import some
 from fedpn.data.sources.table import table_rows
 from fedpn.serving.bundle import About
 
-PREFIX = "data:image/"
+PREFIXES = ("data:image/", "data:application/dicom")
 
 
 def decode(inputs: Sequence[Any], about: About) -> Array:
@@ -61,7 +61,7 @@ def _one(value: Any, place: int, shape: tuple[int, ...], features: Sequence[str]
 
 
 def _from_base64(text: str, what: str) -> bytes:
-    if text.startswith(PREFIX):
+    if text.startswith(PREFIXES):
         text = text.partition(",")[2]
     try:
         return base64.b64decode(text, validate=True)

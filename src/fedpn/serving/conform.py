@@ -1,6 +1,5 @@
 """Inputs in Python's hands -> rows in the form that a model was trained on."""
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,12 +81,7 @@ def _is_pillow(value: Any) -> bool:
 
 def _picture(value: Any, shape: Sequence[int]) -> Array:  # [C, H, W]
     if _is_pillow(value):
-        from PIL import ImageOps
-
-        upright, file = ImageOps.exif_transpose(value), io.BytesIO()
-        plain = upright if upright.mode in ("1", "L", "LA", "P", "RGB", "RGBA") else None
-        (plain or upright.convert("RGB")).save(file, "PNG")
-        return picture.from_bytes(file.getvalue(), "a picture", shape)
+        return picture.from_pillow(value, "a picture", shape)
     if isinstance(value, bytes):
         return picture.from_bytes(value, "a picture", shape)
     path = Path(value)

@@ -13,10 +13,11 @@ from fedpn.data.recipe import Recipe
 from fedpn.data.sources import npz, picture
 from fedpn.data.sources.guard import plain_file, some
 from fedpn.data.sources.rows import as_rows
+from fedpn.data.sources.shades import COLOUR, GREY
 from fedpn.data.sources.table import READERS, Part, read_parts
 
 PART = 4096  # rows that are read at once
-IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+ENDINGS = sorted(picture.ENDINGS)
 
 
 class Inputs(NamedTuple):
@@ -63,11 +64,11 @@ def input_parts(
         if len(shape) != 1:
             raise UserError(f"{path} is a table, but this model takes images")
         yield from _table(read_parts(path, features, others, rows, recipe))
-    elif ending in IMAGES:
+    elif picture.is_picture(path):
         yield from _pictures([path], path.parent, shape, rows)
     else:
         raise UserError(
-            f"{path} is neither a folder nor a file in .npz, {', '.join((*READERS, *IMAGES))}"
+            f"{path} is neither a folder nor a file in .npz, {', '.join((*READERS, *ENDINGS))}"
         )
 
 
@@ -103,9 +104,9 @@ def _table(parts: Iterable[Part]) -> Iterator[Inputs]:
 def _folder(path: Path, shape: Sequence[int], rows: int) -> Iterator[Inputs]:
     if len(shape) != 3:
         raise UserError(f"{path} is a folder of images, but this model takes rows of a table")
-    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
+    files = sorted(p for p in path.rglob("*") if picture.is_picture(p))
     if not files:
-        raise UserError(f"{path} holds no images ({', '.join(sorted(IMAGES))})")
+        raise UserError(f"{path} holds no images ({', '.join(ENDINGS)})")
     yield from _pictures(files, path, shape, rows)
 
 
@@ -116,13 +117,14 @@ def _pictures(
     if len(shape) != 3:
         raise UserError(f"{files[0]} is an image, but this model takes rows of a table")
     channels, height, width = shape
-    mode = picture.GREY if channels == 1 else picture.COLOUR
+    mode = GREY if channels == 1 else COLOUR
     remark = _resized(len(files), {look[:2] for look in map(picture.look, files)}, (width, height))
     for start in range(0, len(files), rows):
         part = files[start : start + rows]
         # A name that is no UTF-8 could be neither printed nor written.
         names = [os.fsencode(f.relative_to(root)).decode(errors="backslashreplace") for f in part]
-        yield Inputs(names, picture.read(part, mode, (width, height)), remark)
+        found = picture.read(part, mode, (width, height))
+        yield Inputs(names, found.images, "; ".join(filter(None, (remark, *found.remarks))))
 
 
 def _resized(count: int, sizes: Collection[tuple[int, ...]], size: tuple[int, int]) -> str:

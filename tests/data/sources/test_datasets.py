@@ -123,9 +123,22 @@ def test_every_publisher_is_complete():
         assert len(set(publisher.classes)) == len(publisher.classes), name
 
 
+def test_classes_of_many_names_are_in_their_order():
+    fine = PUBLISHERS["cifar100"].classes
+    assert (len(fine), list(fine)) == (100, sorted(fine))  # as the archive numbers them
+    assert [fine[i] for i in (0, 19, 47, 99)] == ["apple", "cattle", "maple_tree", "worm"]
+    letters = PUBLISHERS["emnist"].classes
+    assert (len(letters), letters[10], letters[36], letters[46]) == (47, "A", "a", "t")
+
+
+def test_femnist_says_how_one_has_it(empty_place):
+    with pytest.raises(UserError, match=r"'femnist' is never downloaded; .* LEAF's .* path"):
+        load("femnist")
+
+
 def test_the_import_is_light():
     code = "import sys, fedpn.data.sources.own; print([m for m in sys.modules if m in %r])"
-    heavy = {"scipy", "PIL", "sklearn", "pooch", "pyarrow", "rich", "matplotlib"}
+    heavy = {"scipy", "PIL", "sklearn", "pooch", "pyarrow", "pydicom", "rich", "matplotlib"}
     ran = subprocess.run(
         [sys.executable, "-c", code % heavy], capture_output=True, text=True, check=True
     )

@@ -1,6 +1,7 @@
 """Downloads, from a real server on this machine that behaves well and badly."""
 
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from fedpn.core.errors import UserError
 from fedpn.data.sources import download
 from fedpn.data.sources.datasets import find, get, load
+from fedpn.data.sources.publishers import PUBLISHERS
 
 
 class Server(ThreadingHTTPServer):
@@ -59,7 +61,10 @@ def server(monkeypatch, empty_place):
         thread.join()
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashionmnist", "cifar10", "svhn", "organcmnist"])
+NAMES = ["mnist", "fashionmnist", "cifar10", "cifar100", "emnist", "svhn", "organcmnist"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_whole_download_gives_the_publishers_rows(name, tiny, server, cache):
     small = tiny(name)
     server.files = small.files
@@ -68,6 +73,15 @@ def test_a_whole_download_gives_the_publishers_rows(name, tiny, server, cache):
     np.testing.assert_array_equal(dataset.y, small.labels)
     assert dataset.x.dtype == np.uint8
     assert sorted(path.name for path in cache.iterdir()) == [f"{name}.npz"]
+
+
+def test_letters_that_mean_something_else_are_refused(tiny, server, monkeypatch):
+    server.files = tiny("emnist").files
+    other = replace(PUBLISHERS["emnist"], classes=tuple("0123456789"))
+    monkeypatch.setitem(PUBLISHERS, "emnist", other)
+    with pytest.raises(UserError, match=r"'emnist' name the classes 0, 1, .*, t and should name 0"):
+        get("emnist", server.url)
+    assert find("emnist") is None
 
 
 def test_what_was_fetched_once_is_not_fetched_again(tiny, server):

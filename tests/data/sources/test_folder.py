@@ -56,6 +56,16 @@ def test_mixed_sizes_are_resized_and_it_is_said(put):
     assert named.remarks == ("2 images of 2 sizes, 8×8 to 20×10, were resized to 16×16",)
 
 
+def test_large_images_keep_their_proportions_and_it_is_said(put):
+    put("cat/1.png", size=(1200, 400))
+    path = put("dog/1.png", size=(1200, 400))
+    dataset = load_folder(path)
+    assert dataset.shape == (1, 85, 256)
+    way = "; --set data.image_size=… names another size"
+    assert dataset.remarks == (f"2 images of 1200×400 were resized to 256×85{way}",)
+    assert load_folder(path, image_size=300).shape == (1, 300, 300)
+
+
 def test_grey_and_colour_become_colour_and_it_is_said(put):
     put("cat/1.png", 50)
     dataset = load_folder(put("dog/1.png", (10, 20, 30)))
@@ -105,6 +115,7 @@ def test_clutter_is_passed_over(put):
     path = put("dog/1.png")
     (path / ".DS_Store").write_text("clutter")
     (path / "cat" / "Thumbs.db").write_text("clutter")
+    (path / "cat" / "DICOMDIR").write_bytes(bytes(128) + b"DICM")
     assert len(load_folder(path)) == 2
 
 
@@ -117,8 +128,8 @@ def test_clutter_is_passed_over(put):
         (lambda path: (path / "cat" / "old").mkdir(), "old is a folder where pictures"),
         (lambda path: cut(path / "cat" / "1.png"), r"1\.png is a damaged picture"),
         (
-            lambda path: Image.new("I;16", (8, 8)).save(path / "cat" / "2.png"),
-            r"2\.png is a picture of the mode 'I;16'; save it with 8 bits",
+            lambda path: Image.new("LAB", (8, 8)).save(path / "cat" / "2.tif"),
+            r"2\.tif is a picture of the mode 'LAB'; save it in grey or in colour",
         ),
     ],
 )

@@ -36,7 +36,10 @@ def test_idx_by_hand(tmp_path):
     np.testing.assert_array_equal(formats.read_idx(path), [[1, 2, 3], [4, 5, 6]])
 
 
-@pytest.mark.parametrize("reader", [formats.cifar, lambda path: formats.svhn(path, path)])
+READERS = [formats.cifar, formats.cifar100, formats.emnist, lambda path: formats.svhn(path, path)]
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_bad_archive_is_named(reader, tmp_path):
     path = tmp_path / "archive"
     path.write_bytes(b"nothing of the kind" * 100)

@@ -161,7 +161,7 @@ def test_damaged_pictures_are_read_or_refused_but_never_a_traceback(form, tmp_pa
         path.write_bytes(damaged)
         try:
             picture.look(path)
-            picture.read([path], picture.COLOUR, (8, 8))
+            picture.read([path], "RGB", (8, 8))
         except UserError as error:
             assert "\n" not in str(error)
 

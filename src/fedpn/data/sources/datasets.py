@@ -11,10 +11,16 @@ import numpy as np
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.sources import archive, npz
+from fedpn.data.sources.class_names import DIGITS
 from fedpn.data.sources.download import fetch
-from fedpn.data.sources.publishers import DIGITS, PUBLISHERS, Publisher
+from fedpn.data.sources.guard import some
+from fedpn.data.sources.publishers import PUBLISHERS, Publisher
 
 BUILT_IN = "digits"
+BY_HAND = {  # sets of which no publisher tells a checksum, and how one has them
+    "femnist": "make it by LEAF's data/femnist/preprocess.sh (github.com/TalwalkarLab/leaf) and "
+    "give the path of the folder that holds its train and test, as in --dataset femnist/data",
+}
 
 
 def load(name: str, url: str | None = None) -> Dataset:
@@ -106,6 +112,8 @@ def note_of(publisher: Publisher | None, rows: dict[str, int]) -> str:
 
 def unknown(name: str) -> UserError:
     """Tells what the user may have meant."""
+    if name.lower() in BY_HAND:
+        return UserError(f"{name!r} is never downloaded; {BY_HAND[name.lower()]}")
     near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.5)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return UserError(
@@ -123,6 +131,12 @@ def _whole(name: str, publisher: Publisher, arrays: dict[str, Array]) -> dict[st
                 f"the files of {name!r} hold {found} {part} rows and should hold {rows}; "
                 f"fetch them again from {publisher.url}"
             )
+    classes = tuple(arrays.pop("classes", publisher.classes))
+    if classes != publisher.classes:
+        raise UserError(
+            f"the files of {name!r} name the classes {some(classes)} and should name "
+            f"{some(publisher.classes)}; fetch them again from {publisher.url}"
+        )
     return arrays
 
 

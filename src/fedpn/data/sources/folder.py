@@ -9,12 +9,14 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Dataset
-from fedpn.data.sources import picture
+from fedpn.data.sources import dicom, picture
 from fedpn.data.sources.guard import reason
+from fedpn.data.sources.shades import COLOUR, GREY, Look
 
 DEFAULT_SIZE = 32  # of images of mixed sizes, where the user names none
+LARGEST = 256  # the longer side of images of one size, where the user names none
 PARTS = {"train", "val", "valid", "validation", "test"}
-CLUTTER = {"thumbs.db", "desktop.ini", "__macosx"}  # and names that begin with a dot
+CLUTTER = {"thumbs.db", "desktop.ini", "__macosx", dicom.INDEX}  # and names that begin with a dot
 
 
 def load_folder(path: Path, image_size: int | None = None) -> Dataset:
@@ -36,10 +38,11 @@ def load_folder(path: Path, image_size: int | None = None) -> Dataset:
     outer = sorted({file.outer for file in found})
     pooled = all(name.lower() in PARTS for name in outer)
     remarks = [f"the folders {', '.join(outer)} were pooled; rows are dealt afresh"] * pooled
-    remarks += [remark for remark in (mode_remark, size_remark) if remark]
+    pictures = picture.read(paths, mode, size)
+    remarks += [r for r in (mode_remark, size_remark, *pictures.remarks) if r]
     dataset = Dataset(
         path.resolve().name,
-        picture.read(paths, mode, size),
+        pictures.images,
         np.array([names.index(file.kind) for file in found]),
         tuple(names),
         remarks=tuple(remarks),
@@ -59,7 +62,7 @@ class File(NamedTuple):
 
 
 def _find(path: Path) -> list[File]:
-    inside = _entries(path)
+    inside = entries(path)
     if not inside or not all(_holds_folders(entry) for entry in inside):
         return [File("", kind, file) for kind, files in _classes(path).items() for file in files]
     return [
@@ -72,14 +75,14 @@ def _find(path: Path) -> list[File]:
 
 def _classes(path: Path) -> dict[str, list[Path]]:
     files = {}
-    for entry in _entries(path):
+    for entry in entries(path):
         if not entry.is_dir():
             raise UserError(
                 f"{entry} lies beside the folders of the classes; move it into one or take it away"
             )
         if not entry.name.isprintable():
             raise UserError(f"the folder {str(entry)!r} has a name that is no text; rename it")
-        files[entry.name] = _entries(entry)
+        files[entry.name] = entries(entry)
         if not files[entry.name]:
             raise UserError(f"the folder {entry} is empty; put pictures of that class into it")
         deeper = next((file for file in files[entry.name] if file.is_dir()), None)
@@ -91,7 +94,8 @@ def _classes(path: Path) -> dict[str, list[Path]]:
     return files
 
 
-def _entries(path: Path) -> list[Path]:
+def entries(path: Path) -> list[Path]:
+    """What lies in a folder, in order and without clutter."""
     try:
         found = sorted(path.iterdir())
     except OSError as error:
@@ -104,25 +108,36 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _holds_folders(path: Path) -> bool:
-    return path.is_dir() and any(entry.is_dir() for entry in _entries(path))
+    return path.is_dir() and any(entry.is_dir() for entry in entries(path))
 
 
-def _one_mode(looks: list[picture.Look]) -> tuple[str, str]:
+def _one_mode(looks: list[Look]) -> tuple[str, str]:
     modes = Counter(look.mode for look in looks)
     if len(modes) == 1:
         return looks[0].mode, ""
-    grey = modes[picture.GREY]
-    return picture.COLOUR, f"{grey} grey images of {len(looks)} were brought to colour"
+    grey = modes[GREY]
+    return COLOUR, f"{grey} grey images of {len(looks)} were brought to colour"
 
 
-def _one_size(looks: list[picture.Look], wanted: int | None) -> tuple[tuple[int, int], str]:
+def _one_size(looks: list[Look], wanted: int | None) -> tuple[tuple[int, int], str]:
     sizes = sorted({(look.width, look.height) for look in looks})
-    if wanted is None and len(sizes) == 1:
-        return sizes[0], ""
-    side = wanted or DEFAULT_SIZE
-    if sizes == [(side, side)]:
-        return (side, side), ""
+    size = (wanted, wanted) if wanted else _usual_size(sizes)
+    if sizes == [size]:
+        return size, ""
     first, last = (f"{width}×{height}" for width, height in (sizes[0], sizes[-1]))
     spread = f"of {len(sizes)} sizes, {first} to {last}," if len(sizes) > 1 else f"of {first}"
     way = "" if wanted else "; --set data.image_size=… names another size"
-    return (side, side), f"{len(looks)} images {spread} were resized to {side}×{side}{way}"
+    return size, f"{len(looks)} images {spread} were resized to {size[0]}×{size[1]}{way}"
+
+
+def _usual_size(sizes: list[tuple[int, int]]) -> tuple[int, int]:
+    """Images of one size keep it, or their proportions if they are large.
+
+    >>> _usual_size([(28, 20)]), _usual_size([(3000, 2000)]), _usual_size([(28, 20), (9, 9)])
+    ((28, 20), (256, 171), (32, 32))
+    """
+    if len(sizes) > 1:
+        return DEFAULT_SIZE, DEFAULT_SIZE
+    width, height = sizes[0]
+    scale = min(1, LARGEST / max(width, height))
+    return max(1, round(width * scale)), max(1, round(height * scale))

@@ -4,9 +4,11 @@ import gzip
 import io
 import math
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -28,57 +30,110 @@ def idx(*paths: Path) -> Arrays:
 
 
 def read_idx(path: Path) -> Array:
+    """An idx file of bytes, compressed."""
+    plain_file(path)
+    with path.open("rb") as file:
+        return _idx(_unpacked(file, f"{path}"), f"{path}")
+
+
+def _idx(content: bytes, what: str) -> Array:
     """Two zeros, the type (8 is bytes), the number of axes, their lengths, the bytes."""
-    content = _unpacked(path)
     axes = content[3] if len(content) > 3 else 0
     if content[:3] != b"\x00\x00\x08" or not 0 < axes <= AXES or len(content) < 4 + 4 * axes:
-        raise UserError(f"{path} is not an idx file of bytes; fetch it again")
+        raise UserError(f"{what} is not an idx file of bytes; fetch it again")
     shape = tuple(np.frombuffer(content, ">u4", count=axes, offset=4).tolist())
     start, promised = 4 + 4 * axes, math.prod(shape)
     if len(content) - start != promised or not promised:
         raise UserError(
-            f"{path} holds {len(content) - start} bytes where its head promises {promised}; "
+            f"{what} holds {len(content) - start} bytes where its head promises {promised}; "
             "fetch it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _unpacked(path: Path) -> bytes:
+def _unpacked(file: IO[bytes], what: str) -> bytes:
     """What a .gz file holds, if it is of some measure."""
-    plain_file(path)
     try:
-        with gzip.open(path) as file:
-            content = file.read(UNPACKED + 1)
+        with gzip.open(file) as packed:
+            content = packed.read(UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(
-            f"{path} is not a whole .gz file ({reason(error)}); fetch it again"
+            f"{what} is not a whole .gz file ({reason(error)}); fetch it again"
         ) from error
     if len(content) > UNPACKED:
-        raise UserError(f"{path} unpacks to more than {size(UNPACKED)}; fetch it again")
+        raise UserError(f"{what} unpacks to more than {size(UNPACKED)}; fetch it again")
+    return content
+
+
+def emnist(archive: Path) -> Arrays:
+    """EMNIST's archive of all its splits, of which the balanced one is read.
+
+    Images lie on their sides, as MATLAB has them; a mapping tells the characters of the classes.
+    """
+    plain_file(archive)
+    begin = "gzip/emnist-balanced"
+    try:
+        with zipfile.ZipFile(archive) as pack:
+            arrays = {
+                f"{part}_{kind}": _packed_idx(pack, f"{begin}-{part}-{kind}-idx{axes}-ubyte.gz")
+                for part in ("train", "test")
+                for kind, axes in (("images", 3), ("labels", 1))
+            }
+            lines = _limited(pack, f"{begin}-mapping.txt").split(b"\n")
+        pairs = sorted(tuple(map(int, line.split())) for line in lines if line.strip())
+        classes = np.array([chr(letter) for _, letter in pairs])
+        for part in ("train", "test"):
+            arrays[f"{part}_images"] = arrays[f"{part}_images"].transpose(0, 2, 1)
+    except UserError as error:
+        raise UserError(f"of {archive}, {error}") from error
+    except Exception as error:  # readers of damaged archives fail in many ways
+        raise UserError(
+            f"{archive} is not the archive of EMNIST ({reason(error)}); fetch it again"
+        ) from error
+    return arrays | {"classes": classes}
+
+
+def _packed_idx(pack: zipfile.ZipFile, name: str) -> Array:
+    return _idx(_unpacked(io.BytesIO(_limited(pack, name)), name), name)
+
+
+def _limited(pack: zipfile.ZipFile, name: str) -> bytes:
+    """A file of an archive, if it is of some measure."""
+    with pack.open(name) as file:
+        content = file.read(UNPACKED + 1)
+    if len(content) > UNPACKED:
+        raise ValueError(f"{name} unpacks to more than {size(UNPACKED)}")
     return content
 
 
 def cifar(archive: Path) -> Arrays:
     """CIFAR10's binary archive: rows of one label and 3 × 32 × 32 bytes."""
-    content = io.BytesIO(_unpacked(archive))
-    training = [f"data_batch_{i}.bin" for i in range(1, 6)]
+    training = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+    return _cifar(archive, "CIFAR10", {"train": training, "test": ("test_batch.bin",)}, labels=1)
+
+
+def cifar100(archive: Path) -> Arrays:
+    """CIFAR100's: rows of a coarse label, a fine one, which counts, and 3 × 32 × 32 bytes."""
+    return _cifar(archive, "CIFAR100", {"train": ("train.bin",), "test": ("test.bin",)}, labels=2)
+
+
+def _cifar(archive: Path, name: str, parts: dict[str, tuple[str, ...]], labels: int) -> Arrays:
+    plain_file(archive)
+    with archive.open("rb") as file:
+        content = io.BytesIO(_unpacked(file, f"{archive}"))
     try:
         with tarfile.open(fileobj=content, mode="r:") as tar:
-            batches = {Path(m.name).name: _member(tar, m) for m in tar if _is_batch(m)}
-        rows = {
-            "train": np.concatenate([batches[name] for name in training]),
-            "test": batches["test_batch.bin"],
-        }
+            files = {Path(m.name).name: _member(tar, m, labels) for m in tar if _is_batch(m)}
+        rows = {part: np.concatenate([files[f] for f in parts[part]]) for part in parts}
     except (tarfile.TarError, OSError, EOFError, KeyError, ValueError) as error:
         raise UserError(
-            f"{archive} is not the binary archive of CIFAR10 ({reason(error)}); fetch it again"
+            f"{archive} is not the binary archive of {name} ({reason(error)}); fetch it again"
         ) from error
-    labels = {f"{part}_labels": rows[part][:, 0] for part in rows}
     images = {
-        f"{part}_images": rows[part][:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        f"{part}_images": rows[part][:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         for part in rows
     }
-    return images | labels
+    return images | {f"{part}_labels": rows[part][:, labels - 1] for part in rows}
 
 
 def _is_batch(member: tarfile.TarInfo) -> bool:
@@ -86,10 +141,10 @@ def _is_batch(member: tarfile.TarInfo) -> bool:
     return member.isfile() and not member.issparse() and member.name.endswith(".bin")
 
 
-def _member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Array:
+def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, labels: int) -> Array:
     content = tar.extractfile(member)
     assert content is not None  # it is a file
-    return np.frombuffer(content.read(), np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+    return np.frombuffer(content.read(), np.uint8).reshape(-1, labels + 3 * 32 * 32)
 
 
 def svhn(train: Path, test: Path) -> Arrays:

@@ -8,6 +8,7 @@ from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
 MOST = 8 << 30  # bytes that rows may take, in a file or in memory
+PIXELS = 64_000_000  # of a picture
 LONGEST = 200  # characters of a class's or a client's name
 KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -40,6 +41,15 @@ def fits(count: int, what: str, way: str) -> None:
     """Refuses rows that would take more memory than any set has use for."""
     if count > MOST:
         raise UserError(f"{what} would take {size(count)} and at most {size(MOST)} are read; {way}")
+
+
+def few_pixels(what: str, width: int, height: int) -> None:
+    """Refuses a picture that would take too much once it is decoded."""
+    if width * height > PIXELS:
+        raise UserError(
+            f"{what} has {width}×{height} pixels and at most {PIXELS // 10**6} million are read; "
+            "make it smaller"
+        )
 
 
 def size(count: int) -> str:

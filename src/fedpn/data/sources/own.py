@@ -1,4 +1,4 @@
-"""One's own data: a NumPy archive, a table or a folder of images -> pooled rows."""
+"""One's own data: a NumPy archive, a table, a folder of images, LEAF's JSON -> pooled rows."""
 
 import os
 from collections.abc import Sequence
@@ -10,9 +10,11 @@ from fedpn.data.dataset import Dataset
 from fedpn.data.sources import archive, datasets, picture, table
 from fedpn.data.sources.folder import load_folder
 from fedpn.data.sources.guard import plain_file
+from fedpn.data.sources.leaf import ENDING as LEAF
+from fedpn.data.sources.leaf import leaf_files, load_leaf
 from fedpn.data.sources.table import ALL, Wanted
 
-ENDINGS = (".npz", *table.READERS)
+ENDINGS = (".npz", *table.READERS, LEAF)
 
 
 def open_dataset(
@@ -75,13 +77,16 @@ def load_own(
     if not os.path.lexists(path):
         raise UserError(f"there is no file or folder {path}; check the path")
     if path.is_dir():
-        return load_folder(path, image_size)
+        is_leaf = bool(leaf_files(path))
+        return _resized(load_leaf(path), image_size) if is_leaf else load_folder(path, image_size)
     plain_file(path)
     ending = path.suffix.lower()
     if ending in table.READERS:
         return table.load_table(path, wanted)
     if ending == ".npz":
         return _resized(_load_npz(path), image_size)
+    if ending == LEAF:
+        return _resized(load_leaf(path), image_size)
     raise UserError(
         f"{path} ends with {ending or 'nothing'!r}; own data are a folder of images by class, "
         f"or a file that ends with {', '.join(ENDINGS)}"

@@ -3,130 +3,147 @@
 import io
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
-from fedpn.data.sources.guard import fits, plain_file, reason
+from fedpn.data.sources import dicom, shades
+from fedpn.data.sources.guard import few_pixels, fits, plain_file, reason
+from fedpn.data.sources.shades import COLOUR, GREY, Look, Plain
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
-GREY, COLOUR = "L", "RGB"
-MODES = {
-    "1": GREY,
-    "L": GREY,
-    "LA": GREY,
-    "P": COLOUR,
-    "PA": COLOUR,
-    "RGB": COLOUR,
-    "RGBA": COLOUR,
-    "CMYK": COLOUR,
-    "YCbCr": COLOUR,
-}
-TURNED = (5, 6, 7, 8)  # the values of EXIF's orientation that swap height and width
-ORIENTATION = 0x0112
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-PIXELS = 64_000_000
-PHOTOGRAPHS = {"JPEG", "MPO", "TIFF", "WEBP"}  # others would be decoded whole to learn of it
+ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+ENDINGS |= {".dcm", ".dicom"}
+UNKNOWN = f"is not a picture that can be read ({', '.join(FORMATS)}, DICOM)"
+DAMAGED = "is a damaged picture ({})"
 
 
-class Look(NamedTuple):
-    """What a file's head tells."""
+class Pictures(NamedTuple):
+    """Pictures of one form, and remarks on what it took."""
 
-    width: int
-    height: int
-    mode: str
+    images: Array  # uint8 [N, C, H, W]
+    remarks: tuple[str, ...]
+
+
+def is_picture(path: Path) -> bool:
+    """A file that ends like a picture, or begins like DICOM, which often has no ending."""
+    if path.suffix.lower() in ENDINGS:
+        return True
+    try:
+        # A pipe would keep one waiting.
+        if path.name.lower() == dicom.INDEX or not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return dicom.is_dicom(stream)
+    except OSError:
+        return False
 
 
 def look(path: Path) -> Look:
     """Reads the head of a picture, and refuses what is none."""
-    with _opened(path) as image:
-        width, height = image.size
-        turned = image.format in PHOTOGRAPHS and image.getexif().get(ORIENTATION) in TURNED
-        mode = image.mode
-    if mode not in MODES:
-        raise UserError(
-            f"{path} is a picture of the mode {mode!r}; save it with 8 bits a channel, "
-            "in grey or in colour"
-        )
-    return Look(height, width, MODES[mode]) if turned else Look(width, height, MODES[mode])
+    with _stream(path) as stream:
+        if dicom.is_dicom(stream):
+            return dicom.look(stream, str(path))
+        with _opened(stream, str(path)) as image:
+            return shades.look(image, str(path))
 
 
-def read(paths: Sequence[Path], mode: str, size: tuple[int, int]) -> Array:
-    """Reads pictures into one array, turned upright and brought to one form: [N, C, H, W]."""
+def read(paths: Sequence[Path], mode: str, size: tuple[int, int]) -> Pictures:
+    """Reads pictures into one array, turned upright and brought to one form."""
     width, height = size
-    shape = (len(paths), {GREY: 1, COLOUR: 3}[mode], height, width)
-    images = _room(shape)
+    images = _room((len(paths), {GREY: 1, COLOUR: 3}[mode], height, width))
+    hows: Counter[str] = Counter()
     for i, path in enumerate(paths):
-        pixels = _read(path, mode, size)
-        images[i] = pixels.reshape(height, width, -1).transpose(2, 0, 1)
-    return images
+        with _stream(path) as stream:
+            plain = _plain(stream, str(path))
+        images[i] = _shaped(plain, mode, size)
+        hows[plain.how] += bool(plain.how)
+    return Pictures(
+        images, tuple(f"{n} of {len(paths)} images {how}" for how, n in hows.items() if n)
+    )
 
 
 def from_bytes(content: bytes, what: str, shape: Sequence[int]) -> Array:
     """A picture that is not in a file, as a model takes it: [C, H, W]."""
+    return _fitted(_plain(io.BytesIO(content), what), shape)
+
+
+def from_pillow(image: Any, what: str, shape: Sequence[int]) -> Array:
+    """A picture of Pillow's, read as its file would be: [C, H, W]."""
+    with _taught(what, DAMAGED):
+        few_pixels(what, *image.size)
+        return _fitted(shades.plain(image, what), shape)
+
+
+def _plain(stream: BinaryIO, what: str) -> Plain:
+    if dicom.is_dicom(stream):
+        return dicom.plain(stream, what)
+    with _opened(stream, what) as image:
+        return shades.plain(image, what)
+
+
+def _fitted(plain: Plain, shape: Sequence[int]) -> Array:
     channels, height, width = shape
-    mode = GREY if channels == 1 else COLOUR
-    pixels = _read(io.BytesIO(content), mode, (width, height), what)
-    return pixels.reshape(height, width, -1).transpose(2, 0, 1)
+    return _shaped(plain, GREY if channels == 1 else COLOUR, (width, height))
 
 
-def _read(
-    path: Path | io.BytesIO, mode: str, size: tuple[int, int], what: str | None = None
-) -> Array:
-    from PIL import Image, ImageOps
+def _shaped(plain: Plain, mode: str, size: tuple[int, int]) -> Array:  # [C, H, W]
+    from PIL import Image
 
-    with _opened(path, what) as file:
-        upright = ImageOps.exif_transpose(file) if file.format in PHOTOGRAPHS else file
-        image = upright.convert(mode)
+    image = plain.image.convert(mode)
     if image.size != size:
         image = image.resize(size, Image.Resampling.BILINEAR)  # averages where it shrinks
-    return np.asarray(image)
+    return np.asarray(image).reshape(size[1], size[0], -1).transpose(2, 0, 1)
 
 
 @contextmanager
-def _opened(path: Path | io.BytesIO, name: str | None = None) -> Iterator["ImageFile"]:
+def _stream(path: Path) -> Iterator[BinaryIO]:
+    plain_file(path)
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path} cannot be opened ({reason(error)}); take it away") from error
+    with stream:
+        yield stream
+
+
+@contextmanager
+def _opened(stream: BinaryIO, what: str) -> Iterator["ImageFile"]:
     """Opens a picture of a known format and a sane size, of which the head alone was read."""
     from PIL import Image
 
-    what = name or str(path)
-    if isinstance(path, Path):
-        plain_file(path)
-    opened = False
+    with _taught(what, UNKNOWN):
+        # Left to itself, Pillow hands a file that begins like PostScript to Ghostscript.
+        image = Image.open(stream, formats=FORMATS)
+    with image, _taught(what, DAMAGED):
+        few_pixels(what, *image.size)
+        yield image
+
+
+@contextmanager
+def _taught(what: str, words: str) -> Iterator[None]:
+    """Turns what the decoders of damaged files raise, which is of many kinds, into a sentence."""
+    from PIL import Image
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd heads of whole pictures, of transparency
-            # Left to itself, Pillow hands a file that begins like PostScript to Ghostscript.
-            with Image.open(path, formats=FORMATS) as image:
-                opened = True
-                _refuse_bombs(what, *image.size)
-                yield image
+            yield
     except UserError:
         raise
     except Image.DecompressionBombError as error:
         raise UserError(f"{what} has too many pixels ({error}); make it smaller") from error
-    except Exception as error:  # decoders of damaged files fail in many ways
-        if opened:
-            raise UserError(
-                f"{what} is a damaged picture ({reason(error)}); take it away"
-            ) from error
-        raise UserError(
-            f"{what} is not a picture that can be read ({', '.join(FORMATS)}); take it away"
-        ) from error
-
-
-def _refuse_bombs(what: str, width: int, height: int) -> None:
-    if width * height > PIXELS:
-        raise UserError(
-            f"{what} has {width}×{height} pixels and at most {PIXELS // 10**6} million are read; "
-            "make it smaller"
-        )
+    except Exception as error:
+        raise UserError(f"{what} {words.format(reason(error))}; take it away") from error
 
 
 def _room(shape: tuple[int, int, int, int]) -> Array:

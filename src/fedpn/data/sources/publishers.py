@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedpn.data.sources import formats
+from fedpn.data.sources.class_names import CIFAR100, DIGITS, MERGED
 
-DIGITS = tuple("0123456789")
 ORGANS = (
     "bladder",
     "femur-left",
@@ -151,6 +151,25 @@ PUBLISHERS: dict[str, Publisher] = {
             "truck",
         ),
         licence="none stated; published for research, cite Krizhevsky 2009",
+    ),
+    "cifar100": Publisher(
+        url="https://www.cs.toronto.edu/~kriz",
+        files={"cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"},
+        read=formats.cifar100,
+        rows={"train": 50000, "test": 10000},
+        image=(3, 32, 32),
+        classes=CIFAR100,
+        licence="none stated; published for research, cite Krizhevsky 2009",
+    ),
+    "emnist": Publisher(
+        url="https://biometrics.nist.gov/cs_links/EMNIST",
+        files={"gzip.zip": "58c8d27c78d21e728a6bc7b3cc06412e"},
+        read=formats.emnist,
+        rows={"train": 112800, "test": 18800},
+        image=(1, 28, 28),
+        classes=MERGED,
+        licence="none stated; derived from NIST Special Database 19, cite Cohen et al. 2017",
+        leak="characters of one writer may part between training and test rows",
     ),
     "svhn": Publisher(
         url="http://ufldl.stanford.edu/housenumbers",
