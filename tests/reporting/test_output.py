@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fedpn.cli.commands.rows import write_rows
+from fedpn.core.rows import write_rows
 from fedpn.cli.console import Display
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
-from fedpn.core.settings import leaves, merge, nest
+from fedpn.core.settings import Tree, leaves, merge, nest
+from fedpn.data.dataset import Dataset
 from fedpn.data.sources.given import NAME, take
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
@@ -35,17 +36,7 @@ def run(
     """
     if not isinstance(out, str | Path):
         raise UserError(f"out is a {type(out).__name__}: give the directory of the run, as a text")
-    data = settings.pop("dataset", "")
-    settings = {key: _named(key, value) for key, value in settings.items()}
-    tree = nest({key.replace("__", "."): value for key, value in settings.items()})
-    given = None
-    if isinstance(data, str | Path):
-        tree |= {"dataset": str(data)} if str(data) else {}
-    else:
-        columns = tree.get("data", {})
-        label, client = (columns.get(name) or None for name in ("label", "client"))
-        given = take(data, label, client, columns.get("features", ()))
-        tree["dataset"] = NAME
+    tree, given = read_settings(settings)
     heard = listener or (Listener() if tell is None else _Teller(tell))
     if resume:
         kept = stored(Path(out))
@@ -56,7 +47,20 @@ def run(
     return Run(out)
 
 
-def _named(key: str, value: Any) -> Any:
+def read_settings(settings: dict[str, Any]) -> tuple[Tree, Dataset | None]:
+    """Settings as Python has them -> as files have them, and data that are in memory."""
+    named = {key: name_code(key, value) for key, value in settings.items() if key != "dataset"}
+    tree = nest({key.replace("__", "."): value for key, value in named.items()})
+    data = settings.get("dataset", "")
+    if isinstance(data, str | Path):
+        return tree | ({"dataset": str(data)} if str(data) else {}), None
+    columns = tree.get("data", {})
+    label, client = (columns.get(name) or None for name in ("label", "client"))
+    given = take(data, label, client, columns.get("features", ()))
+    return tree | {"dataset": NAME}, given
+
+
+def name_code(key: str, value: Any) -> Any:
     """A class or function of the user's own by its name, as settings have it."""
     name = getattr(value, "__qualname__", None)
     if name is None:

@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
 def _paper(options: argparse.Namespace) -> int:
     from fedpn.cli.console import Interrupt
     from fedpn_paper import paper
-    from fedpn_paper.progress import Overall
+    from fedpn.cli.overall import Overall
 
     order = _order(options)
     out = options.out or Path("quick" if options.quick else "results")

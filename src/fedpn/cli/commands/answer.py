@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.cli.commands.command import command
-from fedpn.cli.commands.rows import write_rows
+from fedpn.core.rows import write_rows
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.cli.commands.command import command
-from fedpn.cli.commands.rows import write_rows
+from fedpn.core.rows import write_rows
 
 
 def add(commands: Any) -> None:
