@@ -14,6 +14,7 @@ from fedpn.reporting.plots import NO_FORMULAS, STYLE, to_svg
 
 FORMATS = (".png", ".svg", ".pdf")
 DPI = 200
+LOOKS = {"axes.titlesize": 10, "axes.titlelocation": "left", "axes.axisbelow": True}
 # Okabe and Ito's colours, which nearly everybody can tell apart.
 BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#7d8794"
 SHADES = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -45,7 +46,7 @@ class Picture:
         )
 
     def _drawn(self, use: Callable[[Figure], str | None]) -> str:
-        with mpl.rc_context(STYLE | NO_FORMULAS), warnings.catch_warnings():  # type: ignore[arg-type]
+        with mpl.rc_context(STYLE | NO_FORMULAS | LOOKS), warnings.catch_warnings():  # type: ignore[arg-type]
             # Names may have characters that matplotlib's font lacks.
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")
             figure = Figure(figsize=self.size)

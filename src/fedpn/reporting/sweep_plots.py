@@ -59,10 +59,11 @@ def _line(key: str, points: Sequence[Point], measure: str) -> Picture:
             dots = [place] * len(point.values)
             ax.scatter(dots, point.values, s=14, color=GREY, alpha=0.7, linewidths=0, zorder=2)
         means, errors = [p.mean for p in ordered], [p.error for p in ordered]
-        ax.errorbar(x, means, errors, color=BLUE, marker="o", capsize=4, linewidth=1.6, zorder=3)
+        ax.errorbar(x, means, errors, color=BLUE, marker="o", elinewidth=1, capsize=4, zorder=3)
         best = points[0]
         ring = {"s": 150, "facecolors": "none", "edgecolors": ORANGE, "linewidths": 2.2}
         ax.scatter([float(best.choice[key])], [best.mean], zorder=4, **ring)  # type: ignore[arg-type]
+        ax.margins(x=0.08, y=0.1)
         _scale(ax, x)
         ax.set(xlabel=plain(key), ylabel=measure, title=_caption(points))
 

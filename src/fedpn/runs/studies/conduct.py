@@ -54,7 +54,9 @@ class Study:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Takes the place of the sweep, new or of the same sweep with other values or seeds."""
-        others = [p for p in self.out.iterdir() if p.name != store.LOCK] if self.out.exists() else []
+        others = (
+            [p for p in self.out.iterdir() if p.name != store.LOCK] if self.out.exists() else []
+        )
         if others and not (self.out / PLAN).exists():
             raise UserError(f"--out {self.out} is not empty and holds no sweep; choose another")
         refuse_other_sweep(self.plan, self.out)
