@@ -16,7 +16,7 @@ from fedpn.reporting.pictures import SHADES, Picture
 from fedpn.reporting.plots import INK
 
 TITLES = {"ind": "own rows (InD)", "ood": "foreign rows (OOD)", "mix": "both (Mix)"}
-SPREAD = 0.26  # of dots around their line
+TOP, BOTTOM, BELOW = -0.4, 0.16, 0.3  # of a method: its dots, and its mean
 WIDEST = 28  # characters of a name in one line
 
 
@@ -50,27 +50,30 @@ def picture(seen: Sequence[Seen]) -> Picture:
                     _method(ax, row, Dots(by_seed), seeds)
             ax.set(title=TITLES[name], xlabel="accuracy, %")
             ax.set_yticks(range(len(seen)), names)
-            ax.set_ylim(len(seen) - 0.4, -0.6)
+            ax.set_ylim(len(seen) - 0.35, -0.5)
             ax.grid(visible=False, axis="y")
         _legend(axes[0], seeds)
 
     longest = max(len(line) for name in names for line in name.splitlines())
     width = 0.9 + 0.075 * longest + 3.1 * len(sets)
-    lines = sum(max(1.4, 0.55 * len(name.splitlines())) for name in names)
-    return Picture(fill, min(width, 16), 1.5 + 0.55 * lines, panels=len(sets))
+    lines = sum(max(1.0, 0.3 * len(name.splitlines())) for name in names)
+    return Picture(fill, min(width, 16), 1.4 + 0.95 * lines, panels=len(sets))
 
 
 def _method(ax: Axes, row: int, dots: Dots, seeds: Sequence[int]) -> None:
-    """Clients as dots in the colour of their seed, below them mean and interval."""
+    """Clients as dots, a lane for each seed; below them mean and interval."""
+    lane = (BOTTOM - TOP) / len(seeds)
     for seed, values in dots.by_seed.items():
         # By their place, not by chance: the same figures make the same picture.
-        around = np.linspace(-SPREAD, SPREAD, len(values)) if len(values) > 1 else [0.0]
-        style = {"s": 16, "alpha": 0.55, "linewidths": 0}
-        colour = SHADES[seeds.index(seed) % len(SHADES)]
-        ax.scatter(values, row - 0.08 + np.array(around), color=colour, zorder=2, **style)  # type: ignore[arg-type]
-    mean, interval, below = dots.mean(), dots.interval(), row + 0.38
+        number = seeds.index(seed)
+        around = lane * np.linspace(0.12, 0.88, len(values)) if len(values) > 1 else lane / 2
+        y = np.full(len(values), row + TOP + lane * number) + around
+        colour = SHADES[number % len(SHADES)]
+        ax.scatter(values, y, s=16, color=colour, alpha=0.65, linewidths=0, zorder=2)
+    mean, interval, below = dots.mean(), dots.interval(), row + BELOW
     if interval is not None:
-        ax.plot(interval, [below, below], color=INK, linewidth=1.6, zorder=3)
+        ends = np.clip(interval, 0, 100)  # there is no accuracy beyond
+        ax.plot(ends, [below, below], color=INK, linewidth=1.6, zorder=3)
     ax.plot([mean], [below], color=INK, marker="D", markersize=5, zorder=4)
     ax.annotate(
         f"{mean:.1f}", (mean, below), (0, -6), textcoords="offset points", ha="center", va="top"

@@ -9,6 +9,7 @@ from fedpn.core.summary import SETS
 from fedpn.reporting.clients import Seen, pair
 
 CLEAR = 0.05  # a corrected p below this tells methods apart
+FEW = 5  # seeds: with fewer, chance among them is hardly known
 ROWS = {"ind": "own rows", "ood": "foreign rows", "mix": "own and foreign rows"}
 
 
@@ -45,28 +46,34 @@ class Compared(NamedTuple):
         }
 
     def __str__(self) -> str:
-        where = ROWS[self.rows]
-        points = f"{100 * self.found.mean:.1f} points"
+        where, points = ROWS[self.rows], f"{100 * self.found.mean:.1f} points"
+        share = f"{100 * self.gaining:.0f} % of clients are better off with {self.better}"
+        told = f"{self.better} is above {self.other} on {where} by {points}"
+        if not self.is_clear:
+            told = f"{self.better} and {self.other} are not told apart on {where}: {points}"
+        return f"{told} ({self._sure()}); {share}"
+
+    def _sure(self) -> str:
+        """How sure the difference is."""
         clients = f"{self.found.clients} clients"
         over = f"{clients} × {self.found.seeds} seeds" if self.found.over_seeds else clients
-        sure = f"p {_short(self.corrected)} over {over}"
-        if self.found.interval is not None:
-            low, high = (f"{100 * end:.1f}" for end in self.found.interval)
-            sure = f"95 % interval {low} to {high}, {sure}".replace("-", "−")
-        if self.is_clear:
-            share = f"{100 * self.gaining:.0f} % of clients are better off"
-            return f"{self.better} is above {self.other} on {where} by {points} ({sure}); {share}"
-        return (
-            f"{self.better} and {self.other} are not told apart on {where}: "
-            f"the first has {points} more ({sure})"
-        )
+        p = f"p {_short(self.corrected)} over {over}"
+        if self.found.interval is None:
+            return p
+        low, high = map(_points, self.found.interval)
+        return f"95 % interval {low} to {high}, {p}"
 
 
 def differences(seen: Sequence[Seen]) -> list[Compared]:
-    """All pairs of methods that have seeds in common, p-values corrected for their number."""
+    """All pairs of methods that have seeds in common; on each set of rows, which is a question of
+    its own, p-values are corrected for the number of pairs."""
     found = list(_all(seen))
-    corrected = holm([one.found.p for one in found])
-    return [one._replace(corrected=p) for one, p in zip(found, corrected, strict=True)]
+    for name in SETS:
+        places = [i for i, one in enumerate(found) if one.rows == name]
+        corrected = holm([found[i].found.p for i in places])
+        for i, p in zip(places, corrected, strict=True):
+            found[i] = found[i]._replace(corrected=p)
+    return found
 
 
 def _all(seen: Sequence[Seen]) -> Iterator[Compared]:
@@ -95,20 +102,31 @@ def _turned(difference: Difference) -> Difference:
 
 def assumptions(found: Sequence[Compared]) -> list[str]:
     """How p-values came about, and what they speak of."""
+    pairs = max((sum(one.rows == name for one in found) for name in SETS), default=0)
+    many = f", corrected for {pairs} pairs on each set of rows (Holm)" if pairs > 1 else ""
+    seeds = [one.found.seeds for one in found if one.found.over_seeds]
     said = []
-    count = len(found)
-    many = f", corrected for {count} comparisons (Holm)" if count > 1 else ""
-    if any(one.found.over_seeds for one in found):
+    if seeds:
         said.append(
-            "p: a paired t-test over seeds, each the mean over its clients, which share a model"
+            f"p: a paired t-test over seeds, each the mean over its clients, which share a model"
             f"{many}. It speaks of these data dealt and trained anew, not of other data."
         )
-    if any(not one.found.over_seeds for one in found):
+    if seeds and min(seeds) < FEW and not all(one.is_clear for one in found):
+        said.append(f"{min(seeds)} seeds tell only large differences; {FEW} or more tell smaller.")
+    if len(seeds) < len(found):
         said.append(
             f"p over the clients of one seed: a paired t-test{many}. Seeds were not varied, and "
             "clients share a model: another deal or start may turn the order. Run more seeds."
         )
     return said
+
+
+def _points(share: float) -> str:
+    """
+    >>> _points(-0.0123), _points(-0.0001)
+    ('−1.2', '0.0')
+    """
+    return f"{round(100 * share, 1) or 0.0:.1f}".replace("-", "−")
 
 
 def _short(p: float) -> str:

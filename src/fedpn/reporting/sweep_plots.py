@@ -85,10 +85,24 @@ def _scale(ax: Axes, x: Sequence[float]) -> None:
 
 
 def _caption(points: Sequence[Point]) -> str:
-    seeds = max(len(point.values) for point in points)
+    seeds = _seeds(points)
     if seeds == 1:
         return "the ring is the best; one seed"
     return f"dots are seeds, bars ± standard error over {seeds}, the ring is the best"
+
+
+def _spread(points: Sequence[Point]) -> str:
+    seeds = _seeds(points)
+    return f"; ± is the standard error over {seeds} seeds" if seeds > 1 else "; one seed"
+
+
+def _means(points: Sequence[Point]) -> str:
+    seeds = _seeds(points)
+    return f"; means over {seeds} seeds" if seeds > 1 else "; one seed"
+
+
+def _seeds(points: Sequence[Point]) -> int:
+    return max(len(point.values) for point in points)
 
 
 def _map(down: str, across: str, points: Sequence[Point], measure: str) -> Picture:
@@ -104,7 +118,7 @@ def _map(down: str, across: str, points: Sequence[Point], measure: str) -> Pictu
         low, high = np.nanmin(table), np.nanmax(table)
         for (i, j), value in np.ndenumerate(table):
             text = "–" if np.isnan(value) else f"{value:.1f}"
-            is_light = not np.isnan(value) and value > low + 0.55 * (high - low)
+            is_light = not np.isnan(value) and value > low + 0.45 * (high - low)
             ax.text(j, i, text, ha="center", va="center", color="black" if is_light else "white")
         best = (_place(points[0], across, columns), _place(points[0], down, rows))
         corner = (best[0] - 0.48, best[1] - 0.48)
@@ -113,7 +127,7 @@ def _map(down: str, across: str, points: Sequence[Point], measure: str) -> Pictu
         ax.set_yticks(range(len(rows)), [_short(value, 22) for value in rows])
         if max(len(_short(value, 14)) for value in columns) > 6:
             ax.tick_params(axis="x", labelrotation=30)
-        ax.set(xlabel=plain(across), ylabel=plain(down), title="the frame is the best")
+        ax.set(xlabel=plain(across), ylabel=plain(down), title=f"the frame is the best{_means(points)}")
         ax.grid(visible=False)
         bar = ax.figure.colorbar(image, ax=ax)
         bar.set_label(measure)
@@ -156,8 +170,8 @@ def _bars(points: Sequence[Point], measure: str) -> Picture:
             )
         ax.set_yticks(y, [_name(point.choice) for point in shown])
         left_out = f", the first {MOST_BARS} of {len(points)}" if len(points) > MOST_BARS else ""
-        ax.set(xlabel=measure, title=f"the best on top{left_out}")
-        ax.set(ylim=(len(shown) - 0.4, -0.6), xlim=(0, 1.16 * max(*means, 1e-9)))
+        ax.set(xlabel=measure, title=f"the best on top{left_out}{_spread(shown)}")
+        ax.set(ylim=(len(shown) - 0.4, -0.6), xlim=(0, 1.24 * max(*means, 1e-9)))
         ax.grid(visible=False, axis="y")
 
     longest = max(len(_name(point.choice)) for point in shown)
@@ -165,10 +179,13 @@ def _bars(points: Sequence[Point], measure: str) -> Picture:
 
 
 def _name(choice: dict[str, Any]) -> str:
-    """Values alone where there is one setting, else each with the last part of its key."""
+    """A value alone where there is one setting, else each with the last part of its key."""
     if len(choice) == 1:
         return _short(next(iter(choice.values())), LONGEST)
-    words = [f"{key.rpartition('.')[2]}={value}" for key, value in choice.items()]
+    words = [
+        str(value) if key == "algorithm" else f"{key.rpartition('.')[2]}={value}"
+        for key, value in choice.items()
+    ]
     return _short(", ".join(words), LONGEST)
 
 
