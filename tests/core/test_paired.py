@@ -13,7 +13,9 @@ MARGIN = 3 * np.sqrt(CHANCE * (1 - CHANCE) / TIMES)  # of a share among so many 
 
 def _draw(rng, seeds, clients, shared, skewed=False):
     """Differences whose mean is zero; clients of a seed have a part in common."""
-    own = rng.exponential(size=(seeds, clients)) - 1 if skewed else rng.normal(size=(seeds, clients))
+    own = (
+        rng.exponential(size=(seeds, clients)) - 1 if skewed else rng.normal(size=(seeds, clients))
+    )
     return shared * rng.normal(size=(seeds, 1)) + own
 
 

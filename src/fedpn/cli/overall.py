@@ -41,7 +41,8 @@ class Overall:
         self.progress.stop()
 
     def __call__(self, job: Job, done: float, words: str = "") -> None:
-        self.share[job.name] = done * job.weight
+        # Of stages that take turns, a job never goes back.
+        self.share[job.name] = max(done * job.weight, self.share.get(job.name, 0.0))
         if words:
             self.ended += 1
             line = plain(f"{job.name}: {words}")

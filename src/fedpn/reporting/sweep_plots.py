@@ -127,7 +127,9 @@ def _map(down: str, across: str, points: Sequence[Point], measure: str) -> Pictu
         ax.set_yticks(range(len(rows)), [_short(value, 22) for value in rows])
         if max(len(_short(value, 14)) for value in columns) > 6:
             ax.tick_params(axis="x", labelrotation=30)
-        ax.set(xlabel=plain(across), ylabel=plain(down), title=f"the frame is the best{_means(points)}")
+        ax.set(
+            xlabel=plain(across), ylabel=plain(down), title=f"the frame is the best{_means(points)}"
+        )
         ax.grid(visible=False)
         bar = ax.figure.colorbar(image, ax=ax)
         bar.set_label(measure)
