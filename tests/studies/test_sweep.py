@@ -157,6 +157,7 @@ def _start(out):
     """A sweep of cells that take a while, in a process of its own."""
     asked = ["sweep", "digits", "--algorithm", "fedavg", "--clients", "3", "--rounds", "8"]
     asked += ["--over", "method.lr=0.01,0.02", "--seeds", "2", "--out", str(out)]
+    asked += ["--set", "engine.threads=1"]
     code = f"import sys; from fedpn.cli.main import main; sys.exit(main({asked!r}))"
     return subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=os.environ | PLACE
