@@ -133,11 +133,21 @@ def test_another_sweep_does_not_take_its_place(swept, tmp_path, capsys):
 
 def test_a_damaged_cell_is_run_again(swept):
     before = _cells(swept)
-    name = next(iter(before))
-    (swept / "cells" / name).write_text("{")
-    values = [2, 4, 6]
-    found = fedpn.sweep(swept, {"head__filters": values}, 3, dataset="digits", **FAST)
-    assert not found.failures and store.read_json(swept / "cells" / name)["key"]
+    broken, other, empty = list(before)[:3]
+    (swept / "cells" / broken).write_text("{")
+    (swept / "cells" / other).write_bytes(before[broken])
+    (swept / "cells" / empty).write_text('{"format": 1, "figures": []}')
+    over = {"head__filters": [2, 4, 6]}
+    found = fedpn.sweep(swept, over, 3, dataset="digits", **FAST)
+    assert not found.failures
+    for name in (broken, other, empty):
+        record = store.read_json(swept / "cells" / name)
+        assert record["key"] == name.removesuffix(".json") and record["figures"]
+    kept = (swept / "sweep.toml").read_text()
+    (swept / "sweep.toml").write_text("over = 3")
+    with pytest.raises(UserError, match="no plan of a sweep"):
+        fedpn.sweep(swept, over, 3, dataset="digits", **FAST)
+    (swept / "sweep.toml").write_text(kept)
 
 
 def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path, capsys):

@@ -104,8 +104,10 @@ def refuse_other_sweep(plan: Plan, out: Path) -> None:
     if not (out / PLAN).exists():
         return
     kept = read_toml(out / PLAN)
-    swept = {*plan.keys, *kept.get("over", {})}
-    old, new = dict(kept.get("settings", {})), plan.given
+    over, old = (kept.get(name) for name in ("over", "settings"))
+    if not isinstance(over, dict) or not isinstance(old, dict):
+        raise UserError(f"{out / PLAN} is no plan of a sweep; choose another --out")
+    swept, new = {*plan.keys, *over}, plan.given
     for key in sorted({*old, *new}):
         free = key in swept or key.startswith("engine.")
         if not free and old.get(key) != new.get(key):

@@ -19,7 +19,7 @@ from fedpn.reporting.pictures import Picture
 from fedpn.reporting.places import MEASURES
 from fedpn.reporting.sweep_plots import Point, picture
 from fedpn.reporting.tables import SET_NAMES, UNKNOWN, percent
-from fedpn.runs.config import to_tree
+from fedpn.runs.config import Config, to_tree
 from fedpn.runs.result import framed
 from fedpn.runs.studies.command import run_command
 from fedpn.runs.studies.grid import Cell, Plan, in_words
@@ -32,6 +32,7 @@ class Setting:
     """One combination of values, and the figures of its seeds."""
 
     choice: Tree
+    config: Config  # of its first seed
     figures: dict[int, Tree]  # by seed
 
     def values(self, name: str) -> list[float]:
@@ -66,10 +67,10 @@ class Sweep:
         if not found:
             raise UserError(f"no cell of {out} has come to an end; run the sweep again to go on")
         self.plan, self.path, self.failures = plan, out, dict(failures or {})
-        self._first = {in_words(cell.choice): cell for cell, _ in reversed(found)}
         groups: dict[str, Setting] = {}
         for cell, record in found:
-            setting = groups.setdefault(in_words(cell.choice), Setting(cell.choice, {}))
+            seedless = repr({k: v for k, v in cell.settings.items() if k != "seed"})
+            setting = groups.setdefault(seedless, Setting(cell.choice, cell.config, {}))
             setting.figures[cell.config.seed] = record["figures"]
         known = [name for name in SETS if any(s.values(name) for s in groups.values())]
         whole = [name for name in known if all(s.values(name) for s in groups.values())]
@@ -130,8 +131,8 @@ class Sweep:
         """Writes `sweep.csv`, `sweep.png` and `best.toml`."""
         write_rows(self.path / "sweep.csv", self.rows())
         self.picture.save(self.path / "sweep.png")
-        best = self._first[in_words(self.best)].config
-        store.write_toml(self.path / "best.toml", to_tree(best) | {"seed": self.plan.first_seed})
+        best = to_tree(self.settings[0].config) | {"seed": self.plan.first_seed}
+        store.write_toml(self.path / "best.toml", best)
 
     def lines(self) -> list[list[str]]:
         """The table as texts, its head first."""

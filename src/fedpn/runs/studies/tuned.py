@@ -15,6 +15,7 @@ import torch
 
 from fedpn.core import store
 from fedpn.core.settings import Tree
+from fedpn.core.summary import SETS
 from fedpn.data.dataset import Dataset
 from fedpn.data.federation import tuning
 from fedpn.federated.checkpoint import Journal
@@ -85,8 +86,18 @@ def read_record(file: Path) -> dict[str, Any] | None:
         kept = store.read_json(file)
     except store.Damaged:
         return None
-    whole = isinstance(kept, dict) and kept.get("key") == file.stem and "figures" in kept
-    return kept if whole and kept.get("format") == FORMAT else None
+    return kept if _is_whole(kept, file.stem) else None
+
+
+def _is_whole(kept: Any, key: str) -> bool:
+    """Whether a record is of the cell that its file is called after, and has its figures."""
+    try:
+        figures = kept["figures"]
+        row = figures["accuracy"][figures["headline"]]
+        known = all(row[name] is None or 0 <= row[name] <= 1 for name in SETS)
+        return bool(known and kept["key"] == key and kept["format"] == FORMAT)
+    except (KeyError, TypeError):
+        return False
 
 
 def tree_of(cell: Cell) -> Tree:
