@@ -2,6 +2,9 @@
 
 import csv
 import json
+import shutil
+import tomllib
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -13,6 +16,10 @@ from fedpn.cli.main import main
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.data.sources.datasets import load as load_dataset
+from fedpn.reporting.clients import Seen
+from fedpn.reporting.compare import Method
+from fedpn.reporting.differences import differences
+from fedpn.reporting.finished import ClientMetrics
 
 SMALL = {"dataset": "digits", "clients": 4, "rounds": 2}
 METHODS = {
@@ -156,6 +163,41 @@ def test_clients_with_other_rows_are_not_paired(tmp_path):
         fedpn.run(tmp_path / name, dataset=data, head__filters=filters, **settings)
     with pytest.raises(UserError, match="client 0 has other rows"):
         fedpn.compare([tmp_path / "a", tmp_path / "b"]).differences()
+
+
+def _made_up(name, table):
+    """A method with these accuracies, [seeds, clients], on all sets of rows."""
+    by_seed = {
+        seed: {
+            str(c): ClientMetrics(c, (0,), 10, {"global": dict.fromkeys(("ind", "ood", "mix"), v)})
+            for c, v in enumerate(row)
+        }
+        for seed, row in enumerate(table)
+    }
+    runs = [SimpleNamespace(seed=seed, headline="global") for seed in by_seed]
+    return Seen(Method(name, {"algorithm": name}, runs, []), by_seed, {})
+
+
+def test_whoever_is_above_comes_first_whatever_the_order():
+    rng = np.random.default_rng(0)
+    one, other = rng.random((3, 5)), rng.random((3, 5)) + 0.05
+    forth = differences([_made_up("one", one), _made_up("other", other)])
+    back = differences([_made_up("other", other), _made_up("one", one)])
+    for mine, theirs in zip(forth, back, strict=True):
+        assert (mine.better, mine.gaining) == (theirs.better, theirs.gaining)
+        assert mine.found.interval == pytest.approx(theirs.found.interval)
+        assert mine.found.mean == pytest.approx(theirs.found.mean) and mine.found.mean > 0
+        assert mine.found.interval[0] < mine.found.mean < mine.found.interval[1]
+
+
+def test_settings_that_an_older_version_did_not_know_of_are_as_if_left_open(runs, tmp_path):
+    shutil.copytree(runs / "fedavg-0", tmp_path / "old")
+    settings = tomllib.loads((tmp_path / "old" / "config.toml").read_text())
+    del settings["data"]["without"], settings["data"]["partition"]
+    store.write_toml(tmp_path / "old" / "config.toml", settings)
+    store.seal(tmp_path / "old")
+    found = fedpn.compare([runs / "fedavg-1", tmp_path / "old"])
+    assert found.lines()[1][:3] == ["fedavg", "global", "0, 1"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,11 @@ Settings = dict[str, Any]
 Figures = dict[str, float | None]
 FILES = ["metrics.json", "config.toml", "bundle.json"]
 SAME = ("dataset", "clients", "data")  # for figures of two runs to mean the same
-LEFT_OPEN = ("", "auto")  # values by which a setting leaves its choice to the algorithm
+LEFT_OPEN: tuple[Any, ...] = (
+    "",
+    "auto",
+    [],
+)  # values by which a setting leaves its choice to the algorithm
 HEAD = ("method", "answers", "seeds")
 TEXTS = len(HEAD)  # columns of texts; all others are of numbers
 
@@ -74,19 +78,27 @@ def read_methods(paths: Sequence[Path]) -> list[Method]:
     for path in paths:
         settings = read_settings(path)
         first = first or settings
-        for key in SAME:
-            if settings.get(key) != first.get(key):
-                raise UserError(
-                    f"{path} cannot be compared with the first run: they differ in {key} "
-                    f"({plain(str(settings.get(key)))} and {plain(str(first.get(key)))})"
-                )
-        seedless = {key: value for key, value in leaves(settings) if matters(key)}
-        found.setdefault(repr(seedless), []).append((path, settings))
+        _refuse_other_data(path, _chosen(settings), _chosen(first))
+        found.setdefault(repr(sorted(_chosen(settings).items())), []).append((path, settings))
     groups = list(found.values())
     names = _names([group[0][1] for group in groups])
     pairs = zip(names, groups, strict=True)
     methods = [_method(name, settings=g[0][1], paths=[p for p, _ in g]) for name, g in pairs]
     return sorted(methods, key=_order, reverse=True)
+
+
+def _chosen(settings: Settings) -> Settings:
+    """What makes a method, as flat keys; what is left open counts like what nobody knew of yet."""
+    return {k: v for k, v in leaves(settings) if matters(k) and v not in LEFT_OPEN}
+
+
+def _refuse_other_data(path: Path, mine: Settings, first: Settings) -> None:
+    for key in {**first, **mine}:
+        if key.partition(".")[0] in SAME and mine.get(key) != first.get(key):
+            raise UserError(
+                f"{path} cannot be compared with the first run: they differ in {key} "
+                f"({plain(str(mine.get(key)))} and {plain(str(first.get(key)))})"
+            )
 
 
 def _method(name: str, settings: Settings, paths: list[Path]) -> Method:
