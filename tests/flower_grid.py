@@ -74,3 +74,8 @@ class LocalGrid(Grid):
 
 def _wired(content: RecordDict) -> RecordDict:
     return recorddict_from_proto(recorddict_to_proto(content))
+
+
+def wire_bytes(content: RecordDict) -> bytes:
+    """What passes on the wire."""
+    return recorddict_to_proto(content).SerializeToString()

@@ -27,18 +27,20 @@ INSIDE = {
     "runs": """
         studies / api / membership · result / pipeline /
         code · directory · figures · glossary · measure · phases · prepare
-        / config · evaluate · trackers
+        / config · evaluate · trackers / settings
     """,
     "reporting": """
         compare_plots · differences · report · sweep_plots /
         clients · gallery · page · pictures / compare · plots / tables / classes / finished /
         pixels · places · values
     """,
-    "serving": "labelled · onnx · stream / export · predict / card / bundle · inputs / sound",
+    "serving": """
+        labelled · onnx · stream / export · predict / card · conform / bundle · inputs / sound
+    """,
     "federated": """
-        privacy · simulator /
-        conductor · gate · heads · moments · personal · pool · together · training / phase /
-        attack / gather · site /
+        late · privacy · simulator /
+        columns · conductor · gate · heads · moments · personal · pool · together · training /
+        phase / attack / gather · site /
         aggregation · checkpoint · listener · memories · observer · settings
     """,
     "algorithms": """
@@ -55,12 +57,13 @@ INSIDE = {
         kernels · patches · resnet
     """,
     "data": """
-        describe · sources / batches · federation · moments · partition · recode · shift · subset /
-        dataset
+        describe · sources /
+        batches · census · federation · moments · partition · prepared · recode · shift · subset /
+        dataset / recipe / cells
     """,
     "core": """
         rows /
-        gradient · optim · promises · settings · store · task /
+        gradient · optim · promises · settings · source · store · task /
         aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · paired · parallel
         · plain · seeds · summary · tracing · trees
     """,

@@ -17,7 +17,11 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[fl
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 import fedpn
+from clinic import SITES
+from clinic import rows as clinic_rows
+from clinic import write as write_clinic
 from fedpn.algorithms import ALGORITHMS
+from fedpn.data.census import count_values, make_recipe, plan, take_census
 from fedpn.federated.checkpoint import Journal, State
 from fedpn.flower.app import roster as roster_module
 from fedpn.flower.app import whole
@@ -32,10 +36,12 @@ from fedpn.runs import pipeline
 from fedpn.runs.config import resolve, to_tree
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import deal, fingerprint, prepare
-from flower_grid import SERVER, LocalGrid
+from fedpn.serving.bundle import read_about
+from fedpn.serving.conform import as_array
+from flower_grid import SERVER, LocalGrid, wire_bytes
 
 NODES = 4
-FACTS = {"partition", "rows", "shape", "classes", "features", "note"}
+FACTS = {"partition", "rows", "shape", "classes", "features", "note", "raw"}
 SMALL = {
     "dataset": "digits",
     "clients": NODES,
@@ -424,7 +430,7 @@ def test_sums_that_cannot_be_do_not_count(kind, tmp_path, capsys):
     others = [i for i in range(NODES) if i != 2]
     dataset, federation = deal(settings("fedavg"))
     pixels = np.concatenate([dataset.x[federation.train[i]].ravel() for i in others])
-    mean = json.loads(read_standing(tmp_path / "run").model)["mean"]
+    mean = json.loads(read_standing(tmp_path / "run").model)["blueprint"]["mean"]
     assert mean == pytest.approx([pixels.mean()])
 
 
@@ -492,7 +498,7 @@ def test_a_run_may_go_on_with_fewer_nodes(tmp_path, capsys):
 def test_what_is_wrong_with_private_files_stays_in_the_nodes_log(tmp_path, capfd):
     grid = own_data(tmp_path)
     path = tmp_path / "hospital1.csv"
-    path.write_text("a,b,c,patient,label\n1,2,3,Jane Doe,cat\n")
+    path.write_text("a,b,c,d,label\n1,2,3,4,Jane Doe\n")
     with pytest.raises(RuntimeError, match="2 of 3 nodes"):
         conduct(LocalGrid(grid), settings("fedpn", TABLE), tmp_path / "run", nodes=3)
     said = capfd.readouterr()
@@ -959,3 +965,67 @@ def test_a_memory_is_kept_while_the_server_counts_on_it(tmp_path):
     assert state.load(3, ("model",))["model"]["w"].tolist() == [3.0, 3.0]
     with pytest.raises(fedpn.UserError, match="memory of round 2 is lost"):
         state.load(2, ("model",))
+
+
+def clinics(home):
+    """Three hospitals' tables, each written in its own way; one has no gap at all."""
+    grid = {}
+    for i, site in enumerate(SITES[:3]):
+        table = [row for row in clinic_rows(900, seed=4) if row["Klinik"] == site]
+        for row in table:
+            del row["Klinik"]
+            if i == 1:  # as in America
+                day, month, year = row["Aufnahme"].split(".")
+                row["Aufnahme"] = f"{month}/{day}/{year}"
+                row["Raucher"] = {"ja": "TRUE", "nein": "FALSE", "": ""}[row["Raucher"]]
+                for name in ("CRP", "Blutdruck", "Kosten"):
+                    row[name] = str(row[name]).translate(str.maketrans(".,", ",."))
+        write_clinic(home / f"clinic{i}.csv", table, ("latin-1", "utf-8", "utf-16")[i])
+        state = str(home / f"state{i}")
+        grid[300 + i] = {"name": site, "data": str(home / f"clinic{i}.csv"), "state-dir": state}
+    return grid
+
+
+CLINIC = {"data": {"classes": ["gesund", "krank"], "label": "Diagnose"}, "head": {"fourier": 50}}
+
+
+def test_messy_tables_learn_a_recipe_together(tmp_path, capfd):
+    grid = LocalGrid(clinics(tmp_path))
+    config = settings("analytic", CLINIC | {"dataset": "clinics"})
+    conduct(grid, config, tmp_path / "run", nodes=3)
+    # The same sums as of the pooled training rows.
+    shares = [open_share(node, config) for node in grid.nodes.values()]
+    cells = np.concatenate([share.dataset.x[share.rows] for share in shares])
+    names = shares[0].dataset.features
+    census = take_census(cells)
+    known = plan(census, names)
+    pooled = make_recipe(names, census, known, count_values(cells, known))
+    ours = read_about(tmp_path / "run").recipe
+    assert [c.values for c in ours.columns] == [c.values for c in pooled.columns]
+    assert [c.fill for c in ours.columns] == pytest.approx([c.fill for c in pooled.columns])
+    assert {c.name: c.kind for c in ours.columns}["Raucher"] == "boolean"
+    # Each node knows what its values are called, and how it writes; the server does not.
+    ward = ours.names.index("Station")
+    assert ours.columns[ward].names == ()
+    states = [fedpn.load(tmp_path / f"state{i}/bundle").bundle.about.recipe for i in range(3)]
+    assert "Innere" in states[0].columns[ward].names
+    crp = ours.names.index("CRP")
+    assert [state.columns[crp].decimal for state in states] == [",", ".", ","]
+    said = b"".join(wire_bytes(content) for _, _, content in [*grid.sent, *grid.heard])
+    for private in ("Innere", "siehe Akte", "clinic0.csv", "P100001"):
+        assert private.encode() not in said
+    assert "<5" not in capfd.readouterr().out
+
+
+def test_one_way_of_writing_or_another_gives_the_same_answer(tmp_path):
+    grid = LocalGrid(clinics(tmp_path))
+    conduct(grid, settings("analytic", CLINIC | {"dataset": "c"}), tmp_path / "run", nodes=3)
+    told = {"CRP": ("12,5", "12.5"), "Aufnahme": ("03.04.2023", "04/03/2023")}
+    same = {"Alter": "61", "Blutdruck": "", "Station": "Innere", "Raucher": "ja", "Dosis": 2}
+    same |= {"Kosten": "900", "Nr": 1, "Patient": "", "Bemerkung": "", "Land": ""}
+    predictors = [fedpn.load(tmp_path / f"state{i}/bundle") for i in range(2)]
+    rows = [
+        as_array([same | {name: ways[i] for name, ways in told.items()}], predictor.bundle)
+        for i, predictor in enumerate(predictors)
+    ]
+    np.testing.assert_array_equal(rows[0], rows[1])

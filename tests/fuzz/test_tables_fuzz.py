@@ -13,7 +13,7 @@ from mutate import mutated
 from trial import fuzz, reads
 
 from fedpn.data.sources.own import load_own
-from fedpn.data.sources.table import read_parts
+from fedpn.data.sources.table import Wanted, read_parts
 from fedpn.serving.inputs import read_inputs
 
 COLUMNS = {"a": [1, 2, 3, 4], "b": [0.5, None, 2.5, 3.5], "label": ["x", "y", "é", "y"]}
@@ -30,7 +30,7 @@ PARQUETS = [
 def at_every_door(path, content):
     path.write_bytes(content)
     reads(lambda: load_own(path), path.name)
-    reads(lambda: load_own(path, label="a", features=("b",)), path.name)
+    reads(lambda: load_own(path, wanted=Wanted("a", features=("b",))), path.name)
     reads(lambda: read_inputs(path, (2,), ("a", "b")), path.name)
     reads(lambda: list(read_parts(path, (), ("label",), 2)), path.name)
 

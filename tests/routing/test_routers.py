@@ -87,7 +87,7 @@ def test_a_router_of_ones_own():
     router = make_router(RoutingSettings(router=name))
     local, _ = rows()
     assert router.score(local, local, {}).equal(local.logits[:, 0])
-    with pytest.raises(UserError, match="no class below Router"):
+    with pytest.raises(UserError, match="neither a class below Router nor a score"):
         make_router(RoutingSettings(router=f"{__name__}:Opaque"))
     with pytest.raises(UserError, match="cannot import the router"):
         make_router(RoutingSettings(router="nosuch:Thing"))

@@ -1,11 +1,14 @@
 """Everything from Python: data in memory, a run as an object."""
 
 import html
+import json
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import fedpn
 from fedpn.cli.main import main
@@ -233,7 +236,7 @@ def test_modules_that_do_not_fit_are_told(name, told, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(fedpn.UserError, match=told):
         fedpn.run(tmp_path / "run", model__encoder=f"own_nets:{name}", **QUICK)
-    with pytest.raises(fedpn.UserError, match="made inside a function"):
+    with pytest.raises(fedpn.UserError, match="put it into a file"):
         fedpn.run(tmp_path / "run", model__encoder=lambda shape, dim: None, **QUICK)
     with pytest.raises(fedpn.UserError, match="each row to one client"):
         fedpn.run(tmp_path / "run", data__partition="test_from_python:twice", **QUICK)
@@ -241,3 +244,105 @@ def test_modules_that_do_not_fit_are_told(name, told, tmp_path, monkeypatch):
 
 def twice(labels, clients, seed):
     return [np.arange(5), np.arange(5)]
+
+
+def test_what_is_made_in_a_function_is_kept_as_text(tmp_path, digits):
+    """As in a notebook: a module, a router, an algorithm and a density that no file holds."""
+    import fedpn.algorithms.base as base
+
+    width = 12
+
+    class Small(torch.nn.Module):
+        def __init__(self, shape, dim):
+            super().__init__()
+            self.one = torch.nn.Linear(shape[1] * shape[2], width)
+            self.two = torch.nn.Linear(width, dim)
+
+        def forward(self, x):
+            return self.two(helped(self.one(x.flatten(1))))
+
+    def helped(x):
+        return torch.relu(x)
+
+    class Gentle(base.FedAvg):
+        def objective(self, task, params, server, batch):
+            value, buffers = task.loss(params, batch)
+            return value / 2, buffers
+
+    def doubt(opinion):
+        return 1 - opinion.probs.amax(-1)
+
+    own = {"model__encoder": Small, "algorithm": Gentle, "routing__router": doubt}
+    quick = {"rounds": 2, "clients": 3, "train__steps": 2, "routing__rule": "quantiles"}
+    run = fedpn.run(tmp_path / "run", **own, **quick)
+    kept = {path.name for path in (tmp_path / "run" / "code").iterdir()}
+    assert kept == {"own_Small.py", "own_Gentle.py", "own_doubt.py"}
+    here = run.predictor(0, trust=True).predict_proba(digits[0][:5])
+    code = "import numpy, fedpn, sys; digits = numpy.load(sys.argv[2])['x'];"
+    code += "print(fedpn.load(sys.argv[1], 0, trust=True).predict_proba(digits).tolist())"
+    np.savez(tmp_path / "x.npz", x=digits[0][:5])
+    command = [sys.executable, "-c", code, str(tmp_path / "run"), str(tmp_path / "x.npz")]
+    elsewhere = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    np.testing.assert_allclose(np.array(json.loads(elsewhere)), here, atol=1e-5)
+
+
+def test_a_module_that_is_made_already(tmp_path, digits):
+    torch.manual_seed(0)
+    made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 16))
+    before = made[1].weight.clone()
+    quick = {"rounds": 2, "clients": 3, "train__steps": 2, "algorithm": "fedavg"}
+    run = fedpn.run(tmp_path / "frozen", model__encoder=made, model__frozen=True, **quick)
+    predictor = run.predictor(0, trust=True)
+    torch.testing.assert_close(predictor.bundle.shared["encoder.encoder.1.weight"], before)
+    moved = fedpn.run(tmp_path / "moved", model__encoder=made, **quick).predictor(0, trust=True)
+    assert not moved.bundle.shared["encoder.1.weight"].equal(before)
+    assert made[1].weight.equal(before), "the caller's own module stays as it is"
+    del sys.modules["own_Sequential"]  # as in another session
+    with pytest.raises(fedpn.UserError, match="it was never in a file: give it again"):
+        fedpn.load(tmp_path / "moved", 0, trust=True)
+    again = fedpn.load(tmp_path / "moved", 0, trust=True, encoder=made)
+    assert len(again(digits[0][:3])) == 3
+
+
+def test_weights_of_ones_own_encoder(tmp_path):
+    weights = {"layers_of_mine.4.weight": torch.full((16, 256), 0.01)}
+    weights |= {n: t for n, t in Net((1, 28, 28), 16).state_dict().items() if n not in weights}
+    save_file(weights, tmp_path / "w.safetensors")
+    settings = {"model__pretrained": str(tmp_path / "w.safetensors"), "model__frozen": True}
+    run = fedpn.run(tmp_path / "run", model__encoder=Net, **settings, **QUICK)
+    shared = run.predictor(0, trust=True).bundle.shared
+    assert shared["encoder.encoder.layers_of_mine.4.weight"].unique().tolist() == [
+        pytest.approx(0.01)
+    ]
+
+
+class Ball(torch.nn.Module):
+    """A density of one's own: a Gaussian a class."""
+
+    def __init__(self, dim, classes, layers):
+        super().__init__()
+        self.middle = torch.nn.Parameter(torch.randn(classes, dim))
+
+    def log_prob(self, z):
+        def log(middle):
+            return -(z.unsqueeze(-2) - middle).square().sum(-1) / 2
+
+        return log(self.middle), log(self.middle.detach())
+
+    def label_log_prob(self, z, labels):
+        index = labels[:, None]
+        return tuple(log.gather(1, index)[:, 0] for log in self.log_prob(z))
+
+
+def test_a_density_of_ones_own(tmp_path, digits):
+    run = fedpn.run(tmp_path / "run", model__density=Ball, **QUICK)
+    predictor = run.predictor(0, trust=True)
+    assert predictor.bundle.shared["density.middle"].shape == (10, 16)
+    assert len(predictor(digits[0][:3])) == 3
+    with pytest.raises(fedpn.UserError, match=r"model\.density: .*Pairs\(16, 10, 30\) fails"):
+        fedpn.run(tmp_path / "other", model__density=Pairs, **QUICK)
+
+
+def test_what_no_setting_takes(tmp_path):
+    with pytest.raises(fedpn.UserError, match="model__encoder is a object, which no setting takes"):
+        fedpn.run(tmp_path / "run", model__encoder=object())

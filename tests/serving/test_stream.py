@@ -49,7 +49,7 @@ def test_the_share_learned_part_by_part_is_that_of_all(run, digits, tmp_path, ca
     np.savez(tmp_path / "a.npz", images=digits)
     told = {}
     for size in (32, 4096):
-        monkeypatch.setattr("fedpn.serving.inputs.input_parts.__defaults__", ((), (), size))
+        monkeypatch.setattr("fedpn.serving.inputs.input_parts.__defaults__", ((), (), size, None))
         out = tmp_path / f"{size}.csv"
         command = ["predict", str(run), str(tmp_path / "a.npz"), "--client", "0"]
         assert main([*command, "--out", str(out)]) == 0

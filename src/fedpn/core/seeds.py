@@ -39,6 +39,7 @@ STREAMS = {
     "extended": Stream(23),  # dealing classes, and each by a Dirichlet draw
     "quantity": Stream(24),  # dealing rows by a Dirichlet draw
     "noisy": Stream(25, ("client",)),  # noise on a client's pictures
+    "unseen": Stream(26),  # who never trains
     "limit": Stream(21),  # which rows a subset has
     "strangers": Stream(31),
     "refusal": Stream(32, ("client",)),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -22,7 +23,7 @@ from fedpn.core.errors import UserError
 T = TypeVar("T")
 Tree = dict[str, Any]
 CODE = (  # settings that may name code of the user's own
-    *("algorithm", "model.encoder", "data.partition"),
+    *("algorithm", "model.encoder", "model.density", "data.partition"),
     *("head.kind", "routing.router", "routing.rule"),
 )
 KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)  # as `code_from` says
@@ -35,8 +36,7 @@ def build(cls: type[T], tree: Any, where: str) -> T:
     """Builds a dataclass from plain values, checking names, types and bounds."""
     if not isinstance(tree, Mapping):
         raise UserError(f"{where} is a section of settings, not {told(tree)}")
-    hints = get_type_hints(cls, include_extras=True)
-    known = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+    known = _hints(cls)  # type: ignore[arg-type]
     values = {}
     for key, value in tree.items():
         path = f"{where}.{key}" if where else key
@@ -44,6 +44,12 @@ def build(cls: type[T], tree: Any, where: str) -> T:
             raise UserError(unknown(path, [f"{where}.{k}" if where else k for k in known]))
         values[key] = _convert(known[key], value, path)
     return cls(**values)
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {f.name: hints[f.name] for f in fields(cls)}
 
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
@@ -138,7 +144,10 @@ def find_object(setting: str, spec: str, kind: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise UserError(f"{setting}: cannot import the {kind} {told(spec)}: {error}") from None
+        again = " (it was never in a file: give it again)" if module.startswith("own_") else ""
+        raise UserError(
+            f"{setting}: cannot import the {kind} {told(spec)}: {error}{again}"
+        ) from None
     return found
 
 

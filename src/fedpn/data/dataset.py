@@ -1,9 +1,13 @@
 """What a dataset is."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
+
+from fedpn.data.cells import CELL
+from fedpn.data.recipe import Recipe, Style
 
 Array = NDArray[Any]
 
@@ -15,10 +19,13 @@ class Dataset:
     `client` tells who owns each row, where the data say so; `note` is a line worth showing
     beside every figure (that the file holds a subset, say); `remarks` tell what was done to the
     data on the way in (that images were resized, say).
+
+    A table whose cells are not all numbers is raw until all clients together have learned a recipe
+    for its columns; `words` and `styles` tell how its own cells are written.
     """
 
     name: str
-    x: Array  # uint8 [N, C, H, W], or float32 [N, F]
+    x: Array  # uint8 [N, C, H, W], or float32 [N, F], or raw cells [N, F]
     y: Array  # int64 [N]
     classes: tuple[str, ...]
     client: Array | None = None  # int64 [N]
@@ -26,6 +33,14 @@ class Dataset:
     features: tuple[str, ...] = ()  # of a table, the names of its columns
     note: str = ""
     remarks: tuple[str, ...] = ()
+    recipe: Recipe | None = None  # by which a table was prepared, where it had to be
+    words: Mapping[float, str] = field(default_factory=dict)
+    styles: Mapping[str, Style] = field(default_factory=dict)
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether columns have yet to be prepared."""
+        return self.x.dtype == CELL
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Disjoint train, calibration and test rows per client; what is known and unknown to each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ class Federation:
     calibration: tuple[Array, ...]
     test: tuple[Array, ...]
     seed: int
+    elsewhere: tuple[Array, ...] = ()  # test rows of clients that are not among these
 
     @property
     def clients(self) -> int:
@@ -36,6 +37,11 @@ class Federation:
             for use in (self.train, self.calibration, self.test)
         )
         return Federation(self.labels, train, calibration, test, self.seed)
+
+    def beside(self, clients: Sequence[int]) -> "Federation":
+        """The same with some of the clients, judged beside the test rows of the others."""
+        others = [rows for client, rows in enumerate(self.test) if client not in set(clients)]
+        return replace(self.only(clients), elsewhere=(*self.elsewhere, *others))
 
     def rows(self, client: int) -> Array:
         """All rows of a client."""
@@ -85,7 +91,7 @@ class Federation:
 
     @cached_property
     def _pool(self) -> Array:
-        return np.sort(np.concatenate(self.test))
+        return np.sort(np.concatenate([*self.test, *self.elsewhere]))
 
     @cached_property
     def _pool_labels(self) -> Array:
@@ -104,6 +110,22 @@ def federate(labels: Array, owned: list[Array], seed: int) -> Federation:
     federation = Federation(labels, train, calibration, test, seed)
     check_disjoint(federation)
     return federation
+
+
+def together(labels: Array, old: Federation, new: Federation, first: int) -> Federation:
+    """One client's old rows and its new ones, which come after the `first` rows: each keeps its
+    use, so that what was tested on is never trained on."""
+    train, calibration, test = (
+        (np.concatenate([mine[0], more[0] + first]),)
+        for mine, more in (
+            (old.train, new.train),
+            (old.calibration, new.calibration),
+            (old.test, new.test),
+        )
+    )
+    whole = Federation(labels, train, calibration, test, old.seed)
+    check_disjoint(whole)
+    return whole
 
 
 def _parts(labels: Array, rows: Array, client: int, seed: int) -> list[Array]:

@@ -36,6 +36,7 @@ class Adapt(Phase):
     batch: int
     seed: int
     balance: bool = False  # whether batches have a client's classes evenly
+    least: int = 0  # training rows; with fewer a client keeps what the rounds gave it
 
     name: ClassVar[str] = "personalise"
     stacks: ClassVar[bool] = True
@@ -47,7 +48,9 @@ class Adapt(Phase):
         setup, method = sites[0].setup, self.method
         plans = [self.plan(site.to_draw(self.balance), site.client) for site in sites]
         if max(map(len, plans)):
-            memories = self._fit(sites, sent, memories, plans, tick)
+            fitted = self._fit(sites, sent, memories, plans, tick)
+            few = [len(site.train) < self.least for site in sites]
+            memories = [(new, old)[f] for new, old, f in zip(fitted, memories, few, strict=True)]
         owned = [
             own_part(method, setup.model.task, sent, memory, site.name)
             for site, memory in zip(sites, memories, strict=True)

@@ -28,6 +28,12 @@ class TrainSettings:
     balance: Annotated[
         bool, "whether each client's batches have its classes evenly, so that rare ones are learned"
     ] = False
+    late: Annotated[
+        Natural, "rounds that a client plays by itself that comes after them, where it learns so"
+    ] = 10
+    least: Annotated[
+        Natural, "training rows for a client to adapt its model to; with fewer it stays as it is"
+    ] = 20
 
 
 @dataclass(frozen=True)

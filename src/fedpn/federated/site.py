@@ -27,6 +27,14 @@ class Network:
 
 
 @dataclass(frozen=True, eq=False)
+class Unseen:
+    """Clients that never train, and are judged all the same."""
+
+    names: tuple[str, ...]
+    federation: Federation
+
+
+@dataclass(frozen=True, eq=False)
 class Setup:
     """The rows of the clients in this process and, once it is settled, the network."""
 
@@ -35,6 +43,7 @@ class Setup:
     data: Data
     network: Network | None = None
     head: ClosedForm | None = None  # where the run has one
+    unseen: Unseen | None = None
 
     @property
     def model(self) -> Model:

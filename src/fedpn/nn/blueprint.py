@@ -11,8 +11,8 @@ import torch
 from fedpn.core.bounds import Bounds, Depth, Positive, Width
 from fedpn.core.errors import UserError
 from fedpn.core.settings import build, one_of
-from fedpn.nn.density import DENSITIES
-from fedpn.nn.encoders import ENCODERS, make_encoder
+from fedpn.nn.density import DENSITIES, make_density
+from fedpn.nn.encoders import ENCODERS, Frozen, make_encoder
 from fedpn.nn.loss import LOSSES, cross_entropy
 from fedpn.nn.posterior import Classifier, Normalise, PosteriorNetwork
 from fedpn.nn.resnet import load_pretrained
@@ -36,6 +36,7 @@ class Blueprint:
     mean: tuple[float, ...]  # of the training rows, per channel or column
     std: tuple[Positive, ...]
     norm: Literal["auto", "none", "batch", "group"] = "auto"
+    frozen: bool = False  # whether the encoder stays as it is
 
 
 def read_blueprint(tree: Any) -> Blueprint:
@@ -46,7 +47,8 @@ def read_blueprint(tree: Any) -> Blueprint:
     one_of("model.kind", found.kind, KINDS)
     if ":" not in found.encoder:
         one_of("model.encoder", found.encoder, list(ENCODERS))
-    one_of("model.density", found.density, list(DENSITIES))
+    if ":" not in found.density:
+        one_of("model.density", found.density, list(DENSITIES))
     if len(found.shape) not in (1, 3):
         raise UserError(f"model.shape is {list(found.shape)}, and inputs are rows or pictures")
     if not len(found.mean) == len(found.std) == found.shape[0]:
@@ -81,12 +83,13 @@ def build_model(
         encoder = make_encoder(b.encoder, tuple(b.shape), b.dim, b.norm)
         if pretrained:
             load_pretrained(encoder, Path(pretrained))
+        encoder = Frozen(encoder) if b.frozen else encoder
         if b.kind == "classifier":
             return make_model(Classifier(normalise, encoder, b.dim, b.classes), cross_entropy)
         if b.kind == "two-headed":
             heads = TwoHeaded(normalise, encoder, b.dim, b.classes)
             return make_model(heads, balanced_and_personal)
-        density = DENSITIES[b.density](b.dim, b.classes, b.layers)
+        density = make_density(b.density, b.dim, b.classes, b.layers)
         network = PosteriorNetwork(normalise, encoder, density, b.dim, b.classes)
     options = dict(loss or {"name": "repaired"})
     return make_model(network, partial(LOSSES[options.pop("name")], **options))

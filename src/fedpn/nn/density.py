@@ -1,10 +1,13 @@
 """Densities over embeddings, one per class: z -> log p(z | c)."""
 
 from collections.abc import Callable
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
+from fedpn.core.errors import UserError
+from fedpn.core.settings import find_object
 from fedpn.nn.kernels import Radial, label_log_prob, radial_log_prob
 
 
@@ -36,8 +39,35 @@ def _uniform(dim: int, *shape: int) -> Tensor:
     return torch.empty(shape).uniform_(-(dim**-0.5), dim**-0.5)
 
 
-Density = RadialFlows
+class Density(Protocol):
+    """What a posterior network needs of a density, beside being a `torch.nn.Module`."""
+
+    def log_prob(self, z: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def label_log_prob(self, z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
 DENSITIES: dict[str, Callable[[int, int, int], Density]] = {
     "radial": lambda dim, classes, layers: RadialFlows(dim, classes, layers),
     "radial-single": lambda dim, classes, layers: RadialFlows(dim, 1, layers),
 }
+
+
+def make_density(name: str, dim: int, classes: int, layers: int) -> Density:
+    """Takes a density from the table, or the user's own, made by `Own(dim, classes, layers)`."""
+    if ":" not in name:
+        return DENSITIES[name](dim, classes, layers)
+    make = find_object("model.density", name, "density")
+    try:
+        found = make(dim, classes, layers)
+        z, labels = torch.zeros(2, dim), torch.zeros(2, dtype=torch.long)
+        shapes = [tuple(t.shape) for t in (*found.log_prob(z), *found.label_log_prob(z, labels))]
+    except Exception as error:  # whatever it is, it is the user's own
+        call = f"{name}({dim}, {classes}, {layers})"
+        raise UserError(f"model.density: {call} fails: {error}") from error
+    if not isinstance(found, nn.Module) or shapes[2:] != [(2,)] * 2 or shapes[0] != shapes[1]:
+        raise UserError(
+            f"model.density: {name} must be a torch.nn.Module whose log_prob gives [B, {classes}] "
+            "twice, with and without gradients to itself, and label_log_prob [B] twice"
+        )
+    return cast(Density, found)

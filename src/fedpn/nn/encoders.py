@@ -74,6 +74,24 @@ class MLP(nn.Module):
         return activations(self.dense, x.flatten(1))
 
 
+class Frozen(nn.Module):
+    """An encoder that no gradient reaches."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder.eval()
+        if hasattr(encoder, "layers"):
+            self.layers = encoder.layers
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, ...] -> [B, D]
+        z: Tensor = self.encoder(x)
+        return z.detach()
+
+    def train(self, mode: bool = True) -> "Frozen":
+        """Stays in the mode in which it answers: its norms do not move either."""
+        return super().train(False)
+
+
 def dense(sizes: Sequence[int]) -> nn.Sequential:
     """Linear layers with ReLU between them."""
     layers: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]

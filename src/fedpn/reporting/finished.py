@@ -34,6 +34,7 @@ class Metrics:
     measures: dict[str, float | None]
     warnings: tuple[str, ...] = ()  # what a fine accuracy may hide
     privacy: str = ""  # what is promised to those whose rows they are
+    unseen: "Metrics | None" = None  # of clients that never trained
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,10 @@ def read_settings(run: Path) -> dict[str, Any]:
 
 def read_metrics(run: Path) -> Metrics:
     """The figures of a run, without those of each client."""
-    tree = read_json(run / "metrics.json")
+    return _metrics(read_json(run / "metrics.json"))
+
+
+def _metrics(tree: Value) -> Metrics:
     accuracy = _accuracy(tree["accuracy"])
     headline = tree["headline"]
     if headline.text() not in accuracy:
@@ -132,6 +136,7 @@ def read_metrics(run: Path) -> Metrics:
         measures={name: _measure(tree, place) for name, place in MEASURES.items()},
         warnings=_warnings(tree),
         privacy=tree["privacy"]["words"].text() if "privacy" in tree.fields() else "",
+        unseen=tree["unseen"].optional(_metrics),
     )
 
 

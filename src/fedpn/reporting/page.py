@@ -12,7 +12,13 @@ from fedpn.reporting import finished, plots
 from fedpn.reporting.classes import ByClass, read_by_class
 from fedpn.reporting.finished import Example, Figures, Metrics, Origin, Round
 from fedpn.reporting.pixels import data_uri
-from fedpn.reporting.tables import accuracy_table, class_table, client_table, measures
+from fedpn.reporting.tables import (
+    accuracy_table,
+    class_table,
+    client_table,
+    measures,
+    unseen_table,
+)
 from fedpn.routing.outcomes import Outcome, Source
 from fedpn.routing.standards import promise_in_words
 
@@ -67,6 +73,7 @@ def render(title: str, runs: Sequence[Metrics], first: Path, files: Mapping[str,
         title=title,
         note=origin.note,
         table=accuracy_table(runs),
+        unseen=unseen_table(runs),
         headline=runs[0].headline,
         spread="the deviation over clients" if len(runs) == 1 else "the standard error over seeds",
         measures=measures(runs),

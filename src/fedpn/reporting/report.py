@@ -9,7 +9,7 @@ from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 from fedpn.reporting.finished import Metrics, Origin, read_metrics, read_origin, read_settings
-from fedpn.reporting.tables import accuracy_table, measures
+from fedpn.reporting.tables import accuracy_table, measures, unseen_table
 
 # What a report is made from, and what is in each.
 CONTENTS = {
@@ -31,9 +31,10 @@ def text(paths: Sequence[Path]) -> str:
     beside += [plain(runs[0].privacy)] if runs[0].privacy else []
     beside += [f"note: {plain(warning)}" for run in runs for warning in run.warnings]
     rule = "─" * len(lines[0])
-    return "\n".join(
-        [heading(runs, read_origin(paths[0])), "", lines[0], rule, *lines[1:], "", *beside]
-    )
+    table = [lines[0], rule, *lines[1:], ""]
+    if late := aligned(unseen_table(runs)):
+        table += [late[0], "─" * len(late[0]), *late[1:], ""]
+    return "\n".join([heading(runs, read_origin(paths[0])), "", *table, *beside])
 
 
 def write_page(paths: Sequence[Path], out: Path) -> None:
@@ -62,6 +63,8 @@ def read_runs(paths: Sequence[Path]) -> list[Metrics]:
 
 def _without_copies(run: Metrics) -> Metrics:
     """Where all clients answer by one model, it is shown once, as the global one."""
+    if run.unseen is not None:
+        run = replace(run, unseen=_without_copies(run.unseen))
     shared = run.accuracy.get("global")
     if shared is None or run.accuracy.get("personal") != shared:
         return run

@@ -28,6 +28,15 @@ def accuracy_table(runs: Sequence[Metrics]) -> list[list[str]]:
     return rows
 
 
+def unseen_table(runs: Sequence[Metrics]) -> list[list[str]]:
+    """The same of clients that never trained, where there are such."""
+    late = [run.unseen for run in runs if run.unseen is not None]
+    if not late or len(late) < len(runs):
+        return []
+    (_, *names), *rows = accuracy_table(late)
+    return [[f"{late[0].clients} clients that never trained, %", *names], *rows]
+
+
 def client_table(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin) -> list[list[str]]:
     """A row for each client: its classes, its rows, and the accuracy of each way of answering."""
     name = "mix" if any(row["mix"] is not None for row in run.accuracy.values()) else "ind"

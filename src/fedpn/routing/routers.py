@@ -50,6 +50,16 @@ class Score(Router):
 
 
 @dataclass(frozen=True)
+class OwnScore(Router):
+    """By a function of the user's own, of what the client's own model says."""
+
+    rate: Callable[[Opinion], Tensor]
+
+    def score(self, local: Opinion, shared: Opinion, state: Params) -> Tensor:
+        return self.rate(local)
+
+
+@dataclass(frozen=True)
 class GaussianRouter(Router):
     """By Gaussians, one a class, fitted to the embeddings of the client's training rows."""
 
@@ -89,9 +99,14 @@ def make_router(settings: RoutingSettings) -> Router:
         one_of("routing.router", settings.router, list(ROUTERS))
         return ROUTERS[settings.router](settings)
     found = find_object("routing.router", settings.router, "router")
-    if not (isinstance(found, type) and issubclass(found, Router)):
-        raise UserError(f"routing.router: {settings.router!r} is no class below Router")
-    return found()
+    if isinstance(found, type) and issubclass(found, Router):
+        return found()
+    if isinstance(found, type) or not callable(found):
+        raise UserError(
+            f"routing.router: {settings.router!r} is neither a class below Router nor a score, a "
+            "function of an Opinion"
+        )
+    return OwnScore(found)
 
 
 def needs_posterior(router: str) -> bool:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
-from fedpn.core.settings import Tree, leaves, merge, nest
+from fedpn.core.settings import Tree, build, leaves, merge, nest
+from fedpn.core.source import name_of_own
 from fedpn.data.dataset import Dataset
 from fedpn.data.sources.given import NAME, take
 from fedpn.federated.listener import Listener
@@ -13,6 +14,9 @@ from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
 from fedpn.runs.directory import refuse_strange_code, stored
 from fedpn.runs.result import Run
+from fedpn.runs.settings import DataSettings
+
+PLAIN = (str, int, float, bool, list, tuple, type(None), Path)
 
 
 def run(
@@ -29,7 +33,9 @@ def run(
     Settings are the keys that `fedpn settings` lists, a double underscore for each dot:
     `fedpn.run("runs/a", dataset="mnist", rounds=10, fedpn__gamma=0.02)`. `dataset` may also be data
     in memory: `(x, y)` or `(x, y, client)`, a data frame, a PyTorch dataset. `algorithm`,
-    `model__encoder`, `data__partition` and the like may be classes or functions of your own.
+    `model__encoder`, `model__density`, `routing__router`, `data__partition` and the like may be
+    classes or functions of your own, typed into a notebook or not, and an encoder may be a module
+    that is made already; they are kept with the run.
     `resume` goes on with the run that is there (code that it names is run only if it is named here
     too, or with `trust`), `overwrite` replaces it. A `Listener` hears how the
     run goes; `tell(stage, done, of, **facts)` is the short form of one.
@@ -54,20 +60,15 @@ def read_settings(settings: dict[str, Any]) -> tuple[Tree, Dataset | None]:
     data = settings.get("dataset", "")
     if isinstance(data, str | Path):
         return tree | ({"dataset": str(data)} if str(data) else {}), None
-    columns = tree.get("data", {})
-    label, client = (columns.get(name) or None for name in ("label", "client"))
-    given = take(data, label, client, columns.get("features", ()))
-    return tree | {"dataset": NAME}, given
+    columns = build(DataSettings, tree.get("data", {}), "data")
+    return tree | {"dataset": NAME}, take(data, columns.wanted())
 
 
 def name_code(key: str, value: Any) -> Any:
-    """A class or function of the user's own by its name, as settings have it."""
-    name = getattr(value, "__qualname__", None)
-    if name is None:
-        return value
-    if "<" in name:
-        raise UserError(f"{key} is made inside a function: make it where modules can be imported")
-    return f"{value.__module__}:{name}"
+    """A class, function or module of the user's own by its name, as settings have it."""
+    if isinstance(value, dict):
+        return {inner: name_code(f"{key}.{inner}", part) for inner, part in value.items()}
+    return value if isinstance(value, PLAIN) else name_of_own(key, value)
 
 
 class _Teller(Listener):

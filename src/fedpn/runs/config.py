@@ -4,12 +4,12 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fedpn.algorithms import ALGORITHMS, find_algorithm, name_of, section_of
 from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.fedpn import FedPN
-from fedpn.core.bounds import Bounds, Count, Depth, Natural, Positive, Seed, Width
+from fedpn.core.bounds import Count, Natural, Seed
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, build, leaves, merge, one_of, told, unknown
 from fedpn.data.partition import PARTITIONS
@@ -23,6 +23,7 @@ from fedpn.routing.routers import ROUTERS, needs_posterior
 from fedpn.routing.rules import find_rule
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.standards import check_promise
+from fedpn.runs.settings import DataSettings, ModelSettings
 
 # Settings of older versions, and where they went.
 MOVED = {
@@ -31,54 +32,6 @@ MOVED = {
     "routing.score": "routing.router",
 }
 RENAMED = {"entropy": "dirichlet_entropy (of a softmax: softmax_entropy)"}
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """How rows are read and dealt."""
-
-    partition: Annotated[
-        str,
-        "classes, dirichlet, extended, iid, natural, quantity, shards, or file.py:name, called as "
-        "name(labels, clients, seed); auto: natural where the data name their clients, else "
-        "classes, of two classes dirichlet",
-    ] = "auto"
-    cards: Annotated[Count, "classes per client, under `classes`, `extended` and `shards`"] = 3
-    beta: Annotated[Positive, "concentration, under `dirichlet`, `extended` and `quantity`"] = 0.3
-    shift: Annotated[
-        Literal["none", "pictures", "rotate", "invert", "noise", "blur"],
-        "pictures: clients' images are by turns as they are, inverted, turned, dim and noisy; the "
-        "others: one of these ways, by turns or from client to client the more",
-    ] = "none"
-    label: Annotated[str, 'of a table, the column; "label" where nothing is said'] = ""
-    client: Annotated[str, 'of a table, the column of owners; "client" where there is one'] = ""
-    features: Annotated[
-        tuple[str, ...], "of a table, the columns, in this order; none: all others"
-    ] = ()
-    image_size: Annotated[int, Bounds(low=0, high=4096), "of own images; 0: that of the data"] = 0
-    limit: Annotated[Natural, "rows to take, of each class as many as its share is; 0: all"] = 0
-    show: Annotated[
-        Literal["auto", "yes", "no"],
-        "whether reports hold some inputs as pictures; auto: of public sets, not of your own",
-    ] = "auto"
-    without: Annotated[tuple[str, ...], "clients that take no part, as if never dealt to"] = ()
-    classes: Annotated[tuple[str, ...], "by number; none: those of the data, in their order"] = ()
-
-
-@dataclass(frozen=True)
-class ModelSettings:
-    """The network."""
-
-    encoder: Annotated[
-        str,
-        "lenet5, resnet18, mlp, or file.py:Net, called as Net(shape, dim); auto: LeNet-5 for "
-        "images, an MLP for tables",
-    ] = "auto"
-    dim: Annotated[Width, "of embeddings"] = 16
-    density: Annotated[str, "of a posterior network, one a class"] = "radial"
-    layers: Annotated[Depth, "of each density"] = 30
-    norm: Literal["auto", "none", "batch", "group"] = "auto"
-    pretrained: Annotated[str, "weights of the encoder, a safetensors file"] = ""
 
 
 @dataclass(frozen=True)
@@ -216,7 +169,8 @@ def check(config: Config) -> Config:
         one_of("model.encoder", config.model.encoder, ["auto", *ENCODERS])
     if ":" not in config.data.partition:
         one_of("data.partition", config.data.partition, ["auto", *PARTITIONS])
-    one_of("model.density", config.model.density, list(DENSITIES))
+    if ":" not in config.model.density:
+        one_of("model.density", config.model.density, list(DENSITIES))
     if ":" not in config.head.kind:
         one_of("head.kind", config.head.kind, [TRAINED, *HEADS])
     if ":" not in config.routing.router:

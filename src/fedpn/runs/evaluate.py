@@ -50,6 +50,7 @@ class View:
     streams: Tree | None = None  # Bayes' rule, its share learned from the rows of a set
     apart: Tree | None = None  # what Bayes' rule tells the client's inputs from others' by
     held: Standards | None = None  # what the answers were held to
+    few: bool = False  # whether the client has too few rows for a model of its own
 
     @property
     def judged(self) -> Tensor:
@@ -63,12 +64,14 @@ class Judge(Phase):
 
     router: Router | None
     rule: str  # of the answers that count; "" where a single model always answers
+    least: int = 0  # training rows that a model of one's own takes
 
     name: ClassVar[str] = "evaluate"
     sums: ClassVar[bool] = False
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        return Reply(memory, record=self.look(site, memory, sent.get("gate")))
+        found = self.look(site, memory, sent.get("gate"))
+        return Reply(memory, record=replace(found, few=len(site.train) < self.least))
 
     def look(self, site: Site, memory: Slots, gate: Params | None = None) -> View:
         """The client's answers to its test rows."""

@@ -71,6 +71,9 @@ def client_metrics(view: View, headline: str) -> Tree:
     tree["calibration"] = {n: measure(answer.probs, labels) for n, measure in MEASURES.items()}
     if view.held is not None and view.decision is not None:
         tree |= _held_to(view, view.decision, view.held)
+    if view.few:
+        few = "too few rows to fit a model to (train.least): it answers as the rounds left it"
+        tree["remarks"] = [few, *tree.get("remarks", [])]
     return tree
 
 

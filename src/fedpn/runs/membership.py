@@ -1,4 +1,4 @@
-"""A finished run takes a client in, or lets one go, without training anew."""
+"""A finished run takes a client in, its new rows, or lets one go, without training anew."""
 
 import shutil
 from dataclasses import replace
@@ -10,21 +10,21 @@ import numpy as np
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, unflatten
+from fedpn.data.dataset import Dataset
 from fedpn.data.describe import client_name
-from fedpn.data.federation import federate
+from fedpn.data.federation import Federation, federate, together
+from fedpn.data.prepared import prepared
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
-from fedpn.federated.heads import make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.personal import Adapt
-from fedpn.federated.phase import Phase
 from fedpn.federated.site import Network, Setup
 from fedpn.nn.blueprint import build_model
 from fedpn.nn.posterior import parameters
 from fedpn.runs import pipeline
-from fedpn.runs.config import Config, DataSettings, resolve, to_tree
+from fedpn.runs.config import Config, resolve, to_tree
 from fedpn.runs.directory import SERVER, stored
-from fedpn.runs.phases import phases_of
+from fedpn.runs.phases import change_phases, joining_phases, phases_of
 from fedpn.runs.pipeline import Clock, finish, simulate
 from fedpn.runs.prepare import (
     check_calibration,
@@ -34,6 +34,7 @@ from fedpn.runs.prepare import (
     lay_out,
     read,
 )
+from fedpn.runs.settings import DataSettings
 from fedpn.serving.bundle import About, read_about, read_members
 
 
@@ -49,7 +50,7 @@ def join(
     if name in about.clients:
         raise UserError(f"{run} has a client {name} already; choose another name")
     mine = replace(config, dataset=data, data=_reading(config, about))
-    dataset = replace(read(mine, data), client=None, clients=(name,))
+    dataset = replace(_prepared(read(mine, data), about), client=None, clients=(name,))
     if dataset.shape != tuple(about.blueprint.shape):
         raise UserError(
             f"{data} has rows of the shape {dataset.shape}, and {run} was trained on "
@@ -62,10 +63,68 @@ def join(
         _begin(run, out, mine)
         clock = Clock(listener or Listener())
         simulator = simulate(mine, setup, out)
-        alone = [phase for phase in phases_of(mine) if not phase.sums]
-        phases = [*_change(mine, leaves=False), *alone]
-        found = conduct(phases, simulator, server, Journal(None), clock)
+        found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
         return finish(mine, simulator, found, out, clock)
+
+
+def update(
+    run: Path, data: str, name: str, out: Path, listener: Listener | None = None
+) -> dict[str, Any]:
+    """A client that has new rows: it learns from all of its rows; `out` is its run.
+
+    The rows that it had stay what they were, to train, to calibrate or to test; new ones are split
+    likewise. Where the head is in closed form the client's old sums make place for its new ones.
+    """
+    config, about, server = _open(run)
+    before, old = _rows_of(run, config, about, name)
+    mine = replace(config, dataset=data, data=_reading(config, about))
+    new = _prepared(read(mine, data), about)
+    network, clock = _network(mine, about), Clock(listener or Listener())
+    leaving = simulate(config, lay_out(config, before, old).settle(network))
+    for phase in change_phases(config, leaves=True):
+        server = conduct([phase], leaving, server, Journal(None), Listener()).server
+    dataset = replace(
+        before,
+        x=np.concatenate([before.x, new.x]),
+        y=np.concatenate([before.y, new.y]),
+        client=None,
+        clients=(name,),
+        remarks=new.remarks,
+    )
+    added = federate(new.y, [np.arange(len(new))], config.seed)
+    setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
+    with store.claimed(out, resume=False):
+        _begin(run, out, mine)
+        simulator = simulate(mine, setup.settle(network), out)
+        found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
+        return finish(mine, simulator, found, out, clock)
+
+
+def _rows_of(run: Path, config: Config, about: About, name: str) -> tuple[Dataset, Federation]:
+    """The rows that a client of a run has, as they were dealt and split."""
+    if name not in about.clients:
+        raise UserError(f"{run} has no client {name}; it has {', '.join(about.clients)}")
+    if config.data.unseen:
+        raise UserError(f"{run} was made to judge clients that never train (data.unseen)")
+    dataset = _prepared(read(config, config.dataset), about)
+    if about.clients == (name,):  # who has joined has all rows of its file
+        whole = federate(dataset.y, [np.arange(len(dataset))], config.seed)
+        if _is_of(run, dataset):
+            return dataset, whole
+    dealt, federation = deal_rows(config, dataset)
+    if not _is_of(run, dealt):
+        raise UserError(
+            f"{config.dataset} has other rows than {run} was trained on: what the client gave "
+            "cannot be told from them (an updated run is not updated again: update the first, with "
+            "all new rows in one file)"
+        )
+    names = [client_name(dealt, client) for client in range(federation.clients)]
+    return dealt, federation.only([names.index(name)])
+
+
+def _is_of(run: Path, dataset: Dataset) -> bool:
+    """Whether a run was trained on these rows."""
+    return store.read_tensors(run / SERVER, "head/")[1].get("data") == fingerprint(dataset)
 
 
 def forget(
@@ -79,9 +138,7 @@ def forget(
     has trained an encoder.
     """
     config, about, server = _open(run)
-    if name not in about.clients:
-        raise UserError(f"{run} has no client {name}; it has {', '.join(about.clients)}")
-    phases = _change(config, leaves=True)
+    phases = change_phases(config, leaves=True)
     if not phases:
         raise UserError(
             f"{run} has a head that was trained, which cannot forget: train anew without the "
@@ -97,17 +154,10 @@ def forget(
         )
     if wholly:
         return pipeline.run(left, out, listener=listener)
-    dataset = read(config, config.dataset)
-    before, after = deal_rows(config, dataset), deal_rows(left, dataset)
-    if store.read_tensors(run / SERVER, "head/")[1].get("data") != fingerprint(before[0]):
-        raise UserError(
-            f"{config.dataset} has other rows than {run} was trained on: what the client gave "
-            "cannot be told from them"
-        )
+    before, alone = _rows_of(run, config, about, name)
+    after = deal_rows(left, _prepared(read(config, config.dataset), about))
     network = _network(config, about)
-    leaver = [client_name(before[0], c) for c in range(before[1].clients)].index(name)
-    alone = before[1].only([leaver])
-    simulator = simulate(config, lay_out(config, before[0], alone).settle(network))
+    simulator = simulate(config, lay_out(config, before, alone).settle(network))
     server = conduct(phases, simulator, server, Journal(None), Listener()).server
     with store.claimed(out, resume=False):
         _begin(run, out, left)
@@ -146,10 +196,20 @@ def _reading(config: Config, about: About) -> DataSettings:
         config.data,
         classes=about.classes,
         features=about.features,
+        client="",
+        ignore=(),
+        categories=(),
         image_size=shape[-1] if len(shape) == 3 and shape[1] == shape[2] else 0,
         shift="none",
         without=(),
+        unseen=0.0,
+        limit=0,
     )
+
+
+def _prepared(dataset: Dataset, about: About) -> Dataset:
+    """A table's columns as the run prepared its own."""
+    return dataset if about.recipe is None else prepared(dataset, about.recipe)
 
 
 def _network(config: Config, about: About) -> Network:
@@ -157,9 +217,3 @@ def _network(config: Config, about: About) -> Network:
     model = build_model(about.blueprint, config.seed, config.method.loss_options())
     model = model.to(find_device(config.engine.device))
     return Network(about.blueprint, model, parameters(model.network))
-
-
-def _change(config: Config, leaves: bool) -> list[Phase]:
-    head = make_head(config.head)
-    change = None if head is None else head.change(leaves)
-    return [] if change is None else [change]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fedpn.federated.conductor import check_rule
 from fedpn.federated.gate import gate_phases
 from fedpn.federated.heads import make_head
+from fedpn.federated.late import CatchUp
 from fedpn.federated.personal import Adapt, Calibrate, FitRouter
 from fedpn.federated.phase import Phase
 from fedpn.federated.pool import Pool
@@ -25,15 +26,36 @@ def phases_of(config: Config) -> list[Phase]:
     ]
     head = make_head(config.head)
     phases += pooling(config, head.phases() if head is not None else [])
-    phases.append(Adapt(config.method, config.train.batch, config.seed, config.train.balance))
+    train, method = config.train, config.method
+    phases.append(Adapt(method, train.batch, config.seed, train.balance, train.least))
     if head is not None and config.rule:
         phases += head.personal()
     if router is not None:
         phases.append(FitRouter(router))
     phases.append(Calibrate(router, rules_of(config), config.rule, config.routing))
-    phases.append(Judge(router, config.rule))
+    adapts = bool(method.adapt_epochs or method.adapt_steps)
+    phases.append(Judge(router, config.rule, train.least if adapts else 0))
     check_rule(phases, config.aggregation)
     return phases
+
+
+def late_phases(config: Config) -> list[Phase]:
+    """All that a client does that comes when the rounds are over."""
+    rounds = Train(config.method, config.train, config.seed)
+    catch_up = CatchUp(rounds, config.train.late if config.rounds else 0)
+    return [catch_up, *(phase for phase in phases_of(config) if not phase.sums)]
+
+
+def change_phases(config: Config, leaves: bool) -> list[Phase]:
+    """The phase by which a head in closed form takes a client in, or lets it go; else none."""
+    head = make_head(config.head)
+    change = None if head is None else head.change(leaves)
+    return [] if change is None else [change]
+
+
+def joining_phases(config: Config) -> list[Phase]:
+    """All that is done when a client joins a federation that is finished."""
+    return [*change_phases(config, leaves=False), *late_phases(config)]
 
 
 def pooling(config: Config, head: Sequence[Phase] = ()) -> list[Phase]:

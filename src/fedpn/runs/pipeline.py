@@ -21,7 +21,7 @@ from fedpn.federated.heads.noise import RELEASES
 from fedpn.federated.listener import Listener
 from fedpn.federated.privacy import Account
 from fedpn.federated.simulator import Simulator
-from fedpn.federated.site import Setup
+from fedpn.federated.site import Setup, Unseen
 from fedpn.federated.training import Train
 from fedpn.reporting import report
 from fedpn.routing.settings import RoutingSettings
@@ -31,7 +31,7 @@ from fedpn.runs.directory import SERVER, clear, refuse_changes
 from fedpn.runs.evaluate import View
 from fedpn.runs.figures import figures, gallery
 from fedpn.runs.measure import Names, evaluate
-from fedpn.runs.phases import phases_of
+from fedpn.runs.phases import joining_phases, phases_of
 from fedpn.runs.prepare import fingerprint, prepare
 from fedpn.serving.bundle import About, provenance, write_models
 
@@ -108,6 +108,8 @@ def finish(
     setup, server = simulator.setup, found.server
     views = [found.records[client]["evaluate"] for client in range(simulator.clients)]
     results = judge(config, setup, views) | attacked(config, simulator, server)
+    if setup.unseen is not None:
+        results["unseen"] = judge_unseen(config, setup, setup.unseen, server)
     results["warnings"] += results.get("attack", {}).get("words", [])
     for warning in results["warnings"]:
         clock.say(warning)
@@ -126,6 +128,19 @@ def finish(
     store.write_json(out / "engine.json", engine | {"device": str(setup.device)})
     store.seal(out)
     return results
+
+
+def judge_unseen(config: Config, setup: Setup, unseen: Unseen, server: Slots) -> dict[str, Any]:
+    """How well clients are served that never trained: each comes alone, as late-comers do."""
+    dataset = replace(setup.dataset, clients=unseen.names)
+    others = replace(setup, dataset=dataset, federation=unseen.federation, unseen=None)
+    phases = joining_phases(config)
+    views = []
+    for client in range(unseen.federation.clients):
+        alone = replace(others, federation=unseen.federation.beside([client]))
+        found = conduct(phases, simulate(config, alone), server, Journal(None), Listener())
+        views.append(found.records[0]["evaluate"])
+    return judge(config, others, views) | {"names": list(unseen.names)}
 
 
 def attacked(config: Config, simulator: Simulator, server: Slots) -> dict[str, Any]:
@@ -243,6 +258,7 @@ def about_models(config: Config, setup: Setup, account: Account | None) -> About
         config.head,
         routing_of(config),
         origin,
+        dataset.recipe,
     )
 
 

@@ -7,25 +7,30 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from fedpn.core import seeds
 from fedpn.core.errors import UserError
 from fedpn.core.task import Data
-from fedpn.data.dataset import Dataset
+from fedpn.data.dataset import Array, Dataset
 from fedpn.data.describe import client_name
-from fedpn.data.federation import Federation, federate
+from fedpn.data.federation import LEAST, Federation, federate
 from fedpn.data.moments import Moments, any_image, constants
 from fedpn.data.partition import partition, usual
+from fedpn.data.prepared import prepared
+from fedpn.data.recipe import Recipe
 from fedpn.data.recode import recode
 from fedpn.data.shift import shift_clients
 from fedpn.data.sources.given import NAME
-from fedpn.data.sources.own import open_dataset
+from fedpn.data.sources.guard import some
+from fedpn.data.sources.own import read_dataset
 from fedpn.data.subset import take_some
 from fedpn.federated.checkpoint import Journal
+from fedpn.federated.columns import column_phases, read_columns
 from fedpn.federated.conductor import conduct
 from fedpn.federated.heads import TRAINED, make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.moments import SumMoments, read_moments
 from fedpn.federated.simulator import Simulator
-from fedpn.federated.site import Network, Setup
+from fedpn.federated.site import Network, Setup, Unseen
 from fedpn.nn.blueprint import Blueprint, build_model, choose_encoder
 from fedpn.nn.posterior import parameters
 from fedpn.routing.thresholds import rows_needed
@@ -45,9 +50,7 @@ def read(config: Config, spec: str) -> Dataset:
         raise UserError(
             "the data of this run were in memory: go on from Python, with fedpn.run(…, resume=True)"
         )
-    dataset = open_dataset(
-        spec, d.image_size or None, d.label or None, d.client or None, d.features
-    )
+    dataset = read_dataset(spec, d.image_size or None, d.wanted())
     if d.features and not dataset.features:
         raise UserError(f"data.features names columns, but {spec} is no table")
     return settle(config, dataset)
@@ -70,9 +73,23 @@ def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
         remark = f"the data name {len(dataset.clients)} clients, which are kept as they are"
         dataset = replace(dataset, remarks=(*dataset.remarks, remark))
     owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
+    dataset, owned = _large_enough(dataset, owned)
     if d.shift != "none":
         dataset = replace(dataset, x=shift_clients(dataset.x, owned, config.seed, d.shift))
     return _left(dataset, federate(dataset.y, owned, config.seed), d.without)
+
+
+def _large_enough(dataset: Dataset, owned: list[Array]) -> tuple[Dataset, list[Array]]:
+    """Leaves out clients that the data name and that have too few rows to be split at all."""
+    names = dataset.clients
+    kept = [client for client, rows in enumerate(owned) if len(rows) >= LEAST]
+    if len(kept) == len(owned) or not names or not kept:
+        return dataset, owned
+    gone = [f"{names[c]} ({len(owned[c])})" for c in range(len(owned)) if c not in kept]
+    remark = f"clients with less than {LEAST} rows are left out: {some(gone)}"
+    left = tuple(names[client] for client in kept)
+    dataset = replace(dataset, clients=left, remarks=(*dataset.remarks, remark))
+    return dataset, [owned[client] for client in kept]
 
 
 def _left(
@@ -93,13 +110,35 @@ def _left(
 
 def prepare(config: Config, given: Dataset | None = None) -> Setup:
     """Deals the data and builds the network; finds mistakes before anything is written."""
-    return assemble(config, *deal(config, given))
+    dataset, federation = deal(config, given)
+    seen, unseen = who_trains(config, federation.clients)
+    if not unseen:
+        return assemble(config, dataset, federation)
+    names = [client_name(dataset, client) for client in range(federation.clients)]
+    here, late = (tuple(names[client] for client in part) for part in (seen, unseen))
+    setup = assemble(config, replace(dataset, clients=here), federation.only(seen))
+    return replace(setup, unseen=Unseen(late, federation.beside(unseen)))
+
+
+def who_trains(config: Config, clients: int) -> tuple[list[int], list[int]]:
+    """Clients that train, and those that are only judged, drawn by the seed."""
+    share = config.data.unseen
+    count = max(round(share * clients), 1) if share else 0
+    if count >= clients:
+        raise UserError(
+            f"data.unseen is {share:g}, which leaves none of {clients} clients to train"
+        )
+    order = seeds.stream("unseen", config.seed).permutation(clients).tolist()
+    return sorted(order[count:]), sorted(order[:count])
 
 
 def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     """Builds the network for data that are dealt."""
     check_calibration(config, dataset, federation, range(federation.clients))
     rows = lay_out(config, dataset, federation)
+    if dataset.is_raw:
+        dataset = prepared(dataset, learn_recipe(config, rows))
+        rows = lay_out(config, dataset, federation)
     shape, classes = dataset.shape, len(dataset.classes)
     if config.hides_columns(shape):
         total = any_image(shape)
@@ -110,10 +149,21 @@ def assemble(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     return rows.settle(draw_network(config, plan_model(config, shape, classes, total)))
 
 
+def learn_recipe(config: Config, rows: Setup) -> Recipe:
+    """What all clients do with the columns of their tables, from sums over their training rows."""
+    names = rows.dataset.features
+    simulator = Simulator(rows, config.method, config.seed)
+    phases = column_phases(names, config.data.categories)
+    server = conduct(phases, simulator, {}, Journal(None), Listener()).server
+    return read_columns(server, names, config.data.categories)
+
+
 def lay_out(config: Config, dataset: Dataset, federation: Federation) -> Setup:
     """Brings rows to the device."""
     device = find_device(config.engine.device)
-    x, y = (torch.from_numpy(array).to(device) for array in (dataset.x, dataset.y))
+    # Raw cells are no numbers yet: what is learned of them goes by the dataset.
+    numbers = np.empty((len(dataset), 0), np.float32) if dataset.is_raw else dataset.x
+    x, y = (torch.from_numpy(array).to(device) for array in (numbers, dataset.y))
     return Setup(dataset, federation, Data(x, y), head=make_head(config.head))
 
 
@@ -131,6 +181,7 @@ def plan_model(config: Config, shape: tuple[int, ...], classes: int, total: Mome
         mean=tuple(mean),
         std=tuple(std),
         norm=config.model.norm,
+        frozen=config.model.frozen,
     )
 
 

@@ -10,14 +10,41 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.recipe import Recipe
 from fedpn.data.sources import picture
+from fedpn.data.sources.csvs import Table
+from fedpn.data.sources.guard import some
+from fedpn.data.sources.table import table_rows
+from fedpn.serving.bundle import About
 
 PREFIX = "data:image/"
 
 
-def decode(inputs: Sequence[Any], shape: Sequence[int], features: Sequence[str]) -> Array:
+def decode(inputs: Sequence[Any], about: About) -> Array:
     """Rows of a table by name or in order, nested lists of pixels, or pictures as base64."""
-    return np.stack([_one(value, i, tuple(shape), features) for i, value in enumerate(inputs)])
+    shape, features = tuple(about.blueprint.shape), about.features
+    if about.recipe is not None:
+        return _cells(inputs, features, about.recipe)
+    return np.stack([_one(value, i, shape, features) for i, value in enumerate(inputs)])
+
+
+def _cells(inputs: Sequence[Any], features: Sequence[str], recipe: Recipe) -> Array:
+    """Rows whose columns are prepared: numbers, texts, true and false, or null."""
+    rows = [_values(value, f"input {i}", features) for i, value in enumerate(inputs)]
+    columns: dict[str, Any] = dict(zip(features, zip(*rows, strict=True), strict=True))
+    return table_rows("the request", Table(columns, lambda i: f"input {i}"), features, recipe)
+
+
+def _values(row: Any, what: str, features: Sequence[str]) -> list[Any]:
+    if isinstance(row, Mapping):
+        _check_names(row, what, features)
+        row = [row[name] for name in features]
+    if not isinstance(row, list) or len(row) != len(features):
+        raise UserError(f"{what} is no row of {len(features)} values; they are {some(features)}")
+    for name, value in zip(features, row, strict=True):
+        if value is not None and not isinstance(value, str | int | float):
+            raise UserError(f"{what} has a list in {name!r}, which takes one value")
+    return row
 
 
 def _one(value: Any, place: int, shape: tuple[int, ...], features: Sequence[str]) -> Array:
@@ -47,12 +74,16 @@ def _by_name(
 ) -> Array:
     if len(shape) != 1 or not features:
         raise UserError(f"{what} names columns, and this model has none")
+    _check_names(row, what, features)
+    return _numbers([row[name] for name in features], what, shape)
+
+
+def _check_names(row: Mapping[str, Any], what: str, features: Sequence[str]) -> None:
     absent = [name for name in features if name not in row]
     extra = [name for name in row if name not in features]
     if absent or extra:
         told = f"lacks {', '.join(absent[:8])}" if absent else f"has no use for {extra[0]!r}"
         raise UserError(f"{what} {told}; the columns are {', '.join(features[:20])}")
-    return _numbers([row[name] for name in features], what, shape)
 
 
 def _numbers(value: Any, what: str, shape: tuple[int, ...]) -> Array:

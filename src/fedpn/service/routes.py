@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 import fedpn
 from fedpn.core import store
+from fedpn.data.recipe import Recipe
 from fedpn.service import schema
 from fedpn.service.drift import WINDOW, drift
 from fedpn.service.samples import as_sample, samples
@@ -101,11 +102,18 @@ def _about(service: Service, name: str) -> dict[str, Any]:
         "algorithm": about.provenance.get("algorithm", ""),
         "classes": list(about.classes),
         "features": list(about.features),
+        "columns": _columns(about.recipe),
         "shape": list(about.blueprint.shape),
         "rule": about.routing.rule if about.routing else None,
         "promise": opened.predictor.bundle.standards.words() if opened else "",
         "can_roll_back": opened is not None and opened.before is not None,
     }
+
+
+def _columns(recipe: Recipe | None) -> list[dict[str, Any]] | None:
+    if recipe is None:
+        return None
+    return [{"name": c.name, "kind": c.kind, "values": list(c.names)} for c in recipe.columns]
 
 
 def add_answers(app: FastAPI, service: Service) -> None:
@@ -191,8 +199,8 @@ def add_decisions(app: FastAPI, service: Service) -> None:
         found = service.kept().find(number)
         if found is None or found["input"] is None:
             raise Refused(404, "this input was not kept (fedpn serve --keep-inputs)")
-        shape = service.library.about(service.client(found["client"])).blueprint.shape
-        return as_sample(f"decision {number}", found["input"], shape)
+        about = service.library.about(service.client(found["client"]))
+        return as_sample(f"decision {number}", found["input"], about)
 
     @app.get("/v1/drift", response_model=schema.Drift)
     def drifts(client: Client = None) -> Any:

@@ -2,7 +2,6 @@
 
 import base64
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import numpy as np
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
+from fedpn.data.recipe import Recipe
 from fedpn.service.decode import to_png
-from fedpn.serving.bundle import Bundle
+from fedpn.serving.bundle import About, Bundle
 
 Tree = dict[str, Any]
 MOST = 6
@@ -20,6 +20,8 @@ MOST = 6
 def samples(bundle: Bundle, folder: Path) -> list[Tree]:
     """Known and foreign inputs where the folder is a run's, and noise in any case."""
     shape = tuple(bundle.blueprint.shape)
+    if bundle.about.recipe is not None:
+        return _of_columns(bundle.about.recipe)
     if len(shape) == 1:
         mean, std = np.asarray(bundle.blueprint.mean), np.asarray(bundle.blueprint.std)
         middle = np.resize(mean, shape)
@@ -40,13 +42,23 @@ def samples(bundle: Bundle, folder: Path) -> list[Tree]:
     ]
 
 
-def as_sample(kind: str, content: bytes, shape: Sequence[int]) -> Tree:
-    """An input that was kept, as it can be shown, if it is of this shape."""
+def _of_columns(recipe: Recipe) -> list[Tree]:
+    """A usual row of a table whose columns are prepared, and an absurd one."""
+    usual = [column.usual for column in recipe.columns]
+    strange = [1e9 if column.kind == "number" else None for column in recipe.columns]
+    rows: dict[str, list[Any]] = {"middle of the data": usual, "strange": strange}
+    return [{"kind": kind, "picture": None, "row": row} for kind, row in rows.items()]
+
+
+def as_sample(kind: str, content: bytes, about: About) -> Tree:
+    """An input that was kept, as it can be shown, if it is of the models' shape."""
+    shape = about.blueprint.shape
     if len(content) != math.prod(shape) * (4 if len(shape) == 1 else 1):
         raise UserError("this input is of another shape than the models take now")
     if len(shape) == 1:
-        row = np.frombuffer(content, np.float32).astype(float)
-        return {"kind": kind, "picture": None, "row": np.nan_to_num(row).tolist()}
+        row = np.nan_to_num(np.frombuffer(content, np.float32).astype(float))
+        told = row.tolist() if about.recipe is None else about.recipe.told(row)
+        return {"kind": kind, "picture": None, "row": told}
     pixels = np.frombuffer(content, np.uint8).reshape(tuple(shape))
     return {"kind": kind, "picture": base64.b64encode(to_png(pixels)).decode(), "row": None}
 

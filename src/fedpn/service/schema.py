@@ -71,6 +71,14 @@ class Problem(BaseModel):
     error: str
 
 
+class Column(BaseModel):
+    """A column of a table."""
+
+    name: str
+    kind: str = Field(description="number, boolean, date or category")
+    values: list[str] = Field(description="of a category, those that are known by name")
+
+
 class Client(BaseModel):
     """A client that is answered for."""
 
@@ -79,6 +87,9 @@ class Client(BaseModel):
     algorithm: str
     classes: list[str]
     features: list[str]
+    columns: list[Column] | None = Field(
+        description="where they are not all numbers: values may be texts, or null where missing"
+    )
     shape: list[int]
     rule: str | None
     promise: str
@@ -157,7 +168,7 @@ class Sample(BaseModel):
 
     kind: str
     picture: str | None = Field(description="as base64")
-    row: list[float] | None
+    row: list[float | str | None] | None
 
 
 class Card(BaseModel):

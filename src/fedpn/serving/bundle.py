@@ -16,6 +16,7 @@ from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.settings import build, code_from, named_code
 from fedpn.core.trees import Params, Slots
+from fedpn.data.recipe import Recipe, read_recipe
 from fedpn.federated.privacy import Account
 from fedpn.federated.settings import HeadSettings
 from fedpn.nn.blueprint import Blueprint, read_blueprint
@@ -25,7 +26,7 @@ from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.standards import Standards, of_state
 from fedpn.serving.sound import check_model, check_numbers
 
-FORMAT = 4
+FORMAT = 5
 SLOTS = {
     "own": "clients.safetensors",
     "head": "heads.safetensors",
@@ -53,6 +54,7 @@ class About:
     head: HeadSettings
     routing: RoutingSettings | None  # None without a switch
     provenance: Mapping[str, Any]
+    recipe: Recipe | None = None  # of a table, how its columns become numbers, where not all are
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ def _to_tree(about: About, elsewhere: bool) -> dict[str, Any]:
         "head": asdict(about.head),
         "routing": None if about.routing is None else asdict(about.routing),
         "provenance": dict(about.provenance),
+        "recipe": None if about.recipe is None else asdict(about.recipe),
         "elsewhere": elsewhere,
     }
 
@@ -171,6 +174,7 @@ def _from_tree(tree: Any, path: Path) -> About:
             build(HeadSettings, tree["head"], "head"),
             None if routing is None else build(RoutingSettings, routing, "routing"),
             dict(tree["provenance"]),
+            None if tree["recipe"] is None else read_recipe(tree["recipe"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         why = error if isinstance(error, UserError) else repr(error)
@@ -190,9 +194,12 @@ def _check_names(about: About, path: Path) -> None:
     """Refuses lists of names that cannot be those of the network's classes, columns and clients."""
     shape, classes = about.blueprint.shape, about.blueprint.classes
     columns = shape[0] if len(shape) == 1 else 0
+    known, width = len(about.features) in (0, columns), columns
+    if about.recipe is not None:
+        known, width = about.features == about.recipe.names, about.recipe.width
     wrong = {
         "classes": len(about.classes) != classes or len(set(about.classes)) != classes,
-        "features": len(about.features) not in (0, columns),
+        "features": not known or width != columns,
         "clients": not about.clients or len(set(about.clients)) != len(about.clients),
     }
     for name, is_wrong in wrong.items():

@@ -1,7 +1,7 @@
 """Inputs to be answered: an .npz, a table, or a folder of images."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.recipe import Recipe
 from fedpn.data.sources import npz, picture
 from fedpn.data.sources.guard import plain_file, some
 from fedpn.data.sources.rows import as_rows
-from fedpn.data.sources.table import READERS, read_parts
+from fedpn.data.sources.table import READERS, Part, read_parts
 
 PART = 4096  # rows that are read at once
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
@@ -27,9 +28,11 @@ class Inputs(NamedTuple):
     others: dict[str, list[Any]] = {}  # noqa: RUF012
 
 
-def read_inputs(path: Path, shape: Sequence[int], features: Sequence[str] = ()) -> Inputs:
+def read_inputs(
+    path: Path, shape: Sequence[int], features: Sequence[str] = (), recipe: Recipe | None = None
+) -> Inputs:
     """Reads inputs for a model that takes rows of this shape; of a table, these columns."""
-    parts = list(input_parts(path, shape, features))
+    parts = list(input_parts(path, shape, features, recipe=recipe))
     if not parts:
         raise UserError(f"{path} has no rows; give at least one")
     names = [name for part in parts for name in part.names]
@@ -42,6 +45,7 @@ def input_parts(
     features: Sequence[str] = (),
     others: Sequence[str] = (),
     rows: int = PART,
+    recipe: Recipe | None = None,
 ) -> Iterator[Inputs]:
     """The same, so many rows at a time: memory does not grow with what there is to read."""
     if path.is_dir():
@@ -56,7 +60,9 @@ def input_parts(
     if ending == ".npz":
         yield from _npz(path, shape, rows)
     elif ending in READERS:
-        yield from _table(path, shape, features, others, rows)
+        if len(shape) != 1:
+            raise UserError(f"{path} is a table, but this model takes images")
+        yield from _table(read_parts(path, features, others, rows, recipe))
     elif ending in IMAGES:
         yield from _pictures([path], path.parent, shape, rows)
     else:
@@ -86,13 +92,9 @@ def _npz(path: Path, shape: Sequence[int], rows: int) -> Iterator[Inputs]:
                 yield Inputs(names, part, remark)
 
 
-def _table(
-    path: Path, shape: Sequence[int], features: Sequence[str], others: Sequence[str], rows: int
-) -> Iterator[Inputs]:
-    if len(shape) != 1:
-        raise UserError(f"{path} is a table, but this model takes images")
+def _table(parts: Iterable[Part]) -> Iterator[Inputs]:
     first = 0
-    for part in read_parts(path, features, others, rows):
+    for part in parts:
         names = [str(first + i) for i in range(len(part.features))]
         first += len(names)
         yield Inputs(names, part.features, "", part.others)

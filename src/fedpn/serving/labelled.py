@@ -9,8 +9,10 @@ from torch import Tensor
 
 from fedpn.core import metrics
 from fedpn.core.errors import UserError
+from fedpn.data.prepared import prepared
 from fedpn.data.recode import recode
-from fedpn.data.sources.own import open_dataset
+from fedpn.data.sources.own import read_dataset
+from fedpn.data.sources.table import Wanted, ways_of
 from fedpn.routing.outcomes import OUTCOMES
 from fedpn.routing.rule import Lesson
 from fedpn.routing.settings import RoutingSettings
@@ -33,8 +35,12 @@ def read_labelled(spec: str, bundle: Bundle, label: str = "") -> Rows:
     """Reads labelled rows as a run would: its columns and classes, its size of pictures."""
     shape = tuple(bundle.blueprint.shape)
     size = shape[-1] if len(shape) == 3 and shape[1] == shape[2] else None
-    dataset = open_dataset(spec, size, label or None, None, bundle.features)
-    dataset = recode(dataset, bundle.classes)
+    wanted = Wanted(label or None, None, bundle.features, ways=ways_of(bundle.about.recipe))
+    dataset = recode(read_dataset(spec, size, wanted), bundle.classes)
+    if bundle.about.recipe is not None:
+        dataset = prepared(dataset, bundle.about.recipe)
+    if dataset.is_raw:
+        raise UserError(f"{spec} has cells that are no numbers, and the model knows numbers alone")
     if dataset.shape != shape:
         raise UserError(
             f"{spec} has rows of the shape {dataset.shape}, and the model takes {shape}"

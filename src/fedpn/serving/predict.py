@@ -1,6 +1,5 @@
 """Models and inputs -> answers, each with its source and its reason."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -13,11 +12,9 @@ from torch import Tensor
 
 from fedpn.core.errors import UserError
 from fedpn.core.settings import code_from
+from fedpn.core.source import name_of_own
 from fedpn.core.store import Damaged
 from fedpn.data.dataset import Array
-from fedpn.data.sources import picture
-from fedpn.data.sources.guard import plain_file
-from fedpn.data.sources.rows import as_rows
 from fedpn.federated.gate import strangers
 from fedpn.federated.heads import make_head
 from fedpn.federated.observer import Embedder, Observer
@@ -29,6 +26,7 @@ from fedpn.routing.rule import EVEN, STRANGE, UNSOUND, Decision, Scores, Views, 
 from fedpn.routing.standards import decide, hold, reason
 from fedpn.routing.thresholds import compare
 from fedpn.serving.bundle import Bundle, open_bundle
+from fedpn.serving.conform import as_array, conform
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Predictor:
         The columns of a data frame are found by their names, if the model was trained on a table.
         """
         b = self.bundle
-        x = torch.from_numpy(conform(_as_array(inputs, b), b.blueprint.shape))
+        x = torch.from_numpy(conform(as_array(inputs, b), b.blueprint.shape))
         if not len(x):
             return Answers()
         views = self.views(x)
@@ -215,64 +213,17 @@ class Predictor:
         return {"epistemic": own, "aleatoric": own, "total": "global" if sent_on else own}
 
 
-def conform(inputs: Array, shape: Sequence[int]) -> Array:
-    """Brings inputs to the form that a model was trained on, or says what is wrong with them.
-
-    >>> conform(np.zeros((2, 28, 28), np.uint8), (1, 28, 28)).shape
-    (2, 1, 28, 28)
-    >>> conform(np.zeros((2, 5), np.uint8), (5,)).dtype
-    dtype('float32')
-    """
-    if inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[1:] == tuple(shape):
-        return np.ascontiguousarray(inputs)
-    rows, _ = as_rows(inputs, "inputs")
-    if rows.shape[1:] != tuple(shape):
-        form = "[N, F]" if len(shape) == 1 else "[N, H, W] or [N, H, W, C]"
-        raise UserError(
-            f"inputs have the shape {inputs.shape}; "
-            f"this model takes {form} with one row of {tuple(shape)}"
-        )
-    return np.ascontiguousarray(rows)
-
-
-def _as_array(inputs: Any, bundle: Bundle) -> Array:
-    """Pictures, columns by name, or numbers as they stand."""
-    several = inputs if isinstance(inputs, list | tuple) else [inputs]
-    if several and all(isinstance(one, bytes | str | Path) or _is_pillow(one) for one in several):
-        if len(bundle.blueprint.shape) != 3:
-            raise UserError("inputs are pictures, and this model takes rows of a table")
-        return np.stack([_picture(one, bundle.blueprint.shape) for one in several])
-    columns = getattr(inputs, "columns", None)
-    if columns is None or not bundle.features:
-        return np.asarray(inputs)
-    absent = [name for name in bundle.features if name not in columns]
-    if absent:
-        raise UserError(f"inputs lack the columns {', '.join(absent)}")
-    return np.asarray(inputs[list(bundle.features)])
-
-
-def _is_pillow(value: Any) -> bool:
-    return hasattr(value, "getbands") and hasattr(value, "save")
-
-
-def _picture(value: Any, shape: Sequence[int]) -> Array:  # [C, H, W]
-    if _is_pillow(value):
-        from PIL import ImageOps
-
-        upright, file = ImageOps.exif_transpose(value), io.BytesIO()
-        plain = upright if upright.mode in ("1", "L", "LA", "P", "RGB", "RGBA") else None
-        (plain or upright.convert("RGB")).save(file, "PNG")
-        return picture.from_bytes(file.getvalue(), "a picture", shape)
-    if isinstance(value, bytes):
-        return picture.from_bytes(value, "a picture", shape)
-    path = Path(value)
-    plain_file(path)
-    return picture.from_bytes(path.read_bytes(), str(path), shape)
-
-
-def load(path: str | Path, client: int | str | None = None, trust: bool = False) -> Predictor:
+def load(
+    path: str | Path,
+    client: int | str | None = None,
+    trust: bool = False,
+    encoder: torch.nn.Module | None = None,
+) -> Predictor:
     """Opens a finished run, or an exported folder, to answer for one client.
 
-    A folder that names code of somebody's own is opened only where it is trusted.
+    A folder that names code of somebody's own is opened only where it is trusted. An encoder that
+    was given to the run as a module, not as code, must be given again in another session.
     """
+    if encoder is not None:
+        name_of_own("encoder", encoder)
     return Predictor(open_bundle(Path(path), client, trust))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from fedpn.routing.bayes import Bayes, RunningShare
+from fedpn.serving.conform import conform
 from fedpn.serving.inputs import Inputs
-from fedpn.serving.predict import Answer, Predictor, conform
+from fedpn.serving.predict import Answer, Predictor
 
 
 def answer_parts(

@@ -60,7 +60,10 @@ def _predict(options: argparse.Namespace) -> None:
 
     predictor = load(options.run, options.client, options.trust)
     bundle, began = predictor.bundle, time.monotonic()
-    parts = input_parts(options.inputs, bundle.blueprint.shape, bundle.features, options.id)
+    about = bundle.about
+    parts = input_parts(
+        options.inputs, about.blueprint.shape, about.features, options.id, recipe=about.recipe
+    )
 
     def rows() -> Iterator[dict[str, Any]]:
         done, shown, remarked = 0, began, False

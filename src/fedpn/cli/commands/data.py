@@ -25,6 +25,9 @@ def add(commands: Any) -> None:
     check.add_argument("--label", help="of a table, the column of labels")
     check.add_argument("--client", help="of a table, the column of owners")
     check.add_argument("--image-size", type=int, help="the side to which images are resized")
+    check.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="as `fedpn run` takes them"
+    )
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -94,6 +97,7 @@ def _picture(path: Path, dataset: Any, federation: Any) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    from fedpn.core.settings import parse_setting
     from fedpn.data.sources.check import check
     from fedpn.data.sources.datasets import names
     from fedpn.runs.config import resolve
@@ -101,11 +105,12 @@ def _check(options: argparse.Namespace) -> None:
 
     if str(options.path) in names() and not options.path.exists():
         raise UserError(f"{options.path} is a named set; see `fedpn data show {options.path}`")
-    for line in check(options.path, options.image_size, options.label, options.client):
-        print(line)
     columns = {"label": options.label, "client": options.client, "image_size": options.image_size}
     data = {name: value for name, value in columns.items() if value is not None}
-    config = resolve([{"dataset": str(options.path.resolve()), "data": data}])
+    layers = [{"dataset": str(options.path.resolve()), "data": data}]
+    config = resolve([*layers, *map(parse_setting, options.set)])
+    for line in check(options.path, config.data.image_size or None, config.data.wanted()):
+        print(line)
     try:
         dataset, federation = deal(config)
         check_calibration(config, dataset, federation, range(federation.clients))

@@ -1,4 +1,4 @@
-"""fedpn join and fedpn forget: clients that come later, and clients that leave."""
+"""fedpn join, update and forget: clients that come later, bring new rows, or leave."""
 
 import argparse
 from pathlib import Path
@@ -17,6 +17,13 @@ def add(commands: Any) -> None:
     option("run", type=Path, metavar="RUN", help="a finished run")
     option("data", metavar="DATA", help="the client's rows: a table, an .npz, a folder of images")
     option("--client", required=True, help="what the client is called")
+    option("--out", type=Path, required=True, help="the client's run: a new folder")
+    option("--trust", action="store_true", help=TRUST)
+    text = "let a client of a finished run learn from new rows, beside those that it had"
+    option = command(commands, "update", _update, text).add_argument
+    option("run", type=Path, metavar="RUN", help="a finished run, whose data are still there")
+    option("data", metavar="DATA", help="the new rows: a table, an .npz, a folder of images")
+    option("--client", required=True, help="whose they are")
     option("--out", type=Path, required=True, help="the client's run: a new folder")
     option("--trust", action="store_true", help=TRUST)
     text = "take a client's rows out of the head of a finished run, exactly"
@@ -43,6 +50,17 @@ def _join(options: argparse.Namespace) -> None:
     print(
         f"client {plain(name)} has joined: {options.out} (try: fedpn predict {options.out} INPUT)"
     )
+
+
+def _update(options: argparse.Namespace) -> None:
+    from fedpn.cli.console import Display, Interrupt
+    from fedpn.runs.membership import update
+
+    _refuse_code(options)
+    name = str(options.client)
+    with Interrupt() as interrupt, Display(interrupt) as display:
+        update(options.run, options.data, name, options.out, display)
+    print(f"client {plain(name)} has learned from its new rows: {options.out}")
 
 
 def _forget(options: argparse.Namespace) -> None:

@@ -30,6 +30,7 @@ def add_settings(option: Callable[..., Any]) -> None:
     )
     option("--risk", help="promise that at most this share of answers is wrong, such as 0.05")
     option("--sets", help="give sets of classes that miss the true one at most this often")
+    option("--unseen", help="the share of clients that never train and are judged all the same")
     option("--device", help="auto, cpu, cuda or mps (default: auto)")
     option(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
@@ -65,6 +66,7 @@ def typed_layers(options: argparse.Namespace) -> list[dict[str, Any]]:
         layers.append({"routing": {"router": options.router, **switched}})
     promised = {name: getattr(options, name) for name in ("risk", "sets")}
     typed = [f"routing.{name}={value}" for name, value in promised.items() if value is not None]
+    typed += [] if options.unseen is None else [f"data.unseen={options.unseen}"]
     return layers + [parse_setting(text) for text in (*typed, *options.set)]
 
 

@@ -1,25 +1,32 @@
 """What fedpn would make of one's own data."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fedpn.core.aligned import aligned
+from fedpn.core.plain import plain
+from fedpn.data.cells import Array, Kind
+from fedpn.data.census import count_values, make_recipe, plan, take_census
 from fedpn.data.dataset import Dataset
 from fedpn.data.partition import ENOUGH, usual
+from fedpn.data.prepared import cells_of, odd_cells
+from fedpn.data.recipe import Column, Recipe, know
+from fedpn.data.sources.guard import short
 from fedpn.data.sources.own import load_own
+from fedpn.data.sources.table import ALL, Wanted
+
+SHOWN = 40  # columns
+CODES = range(3, 11)  # so many different whole numbers may be codes
 
 
-def check(
-    path: Path,
-    image_size: int | None = None,
-    label: str | None = None,
-    client: str | None = None,
-) -> list[str]:
+def check(path: Path, image_size: int | None = None, wanted: Wanted = ALL) -> list[str]:
     """Reads one's own data as a run would, and tells in lines what it found and would do."""
-    dataset = load_own(path, image_size, label, client)
+    dataset = load_own(path, image_size, wanted)
     counts = np.bincount(dataset.y, minlength=len(dataset.classes))
     few, many = int(counts.argmin()), int(counts.argmax())
-    return [
+    lines = [
         f"{path}: {len(dataset)} rows of {_form(dataset)}",
         f"{len(counts)} classes, "
         + (
@@ -28,38 +35,97 @@ def check(
             else f"from {counts[few]} rows ({dataset.classes[few]}) to {counts[many]} "
             f"({dataset.classes[many]})"
         ),
-        *_columns(dataset),
-        *dataset.remarks,
-        *_twins(dataset),
-        *_copies(dataset),
-        *_advice(dataset),
     ]
+    if dataset.features:
+        recipe = learn(dataset, wanted.ways.categories)
+        lines += ["", *_table(dataset, recipe), "", *_hints(dataset, recipe)]
+        lines += odd_cells(dataset, recipe)
+    told = [*dataset.remarks, *_twins(dataset), *_copies(dataset), *_advice(dataset)]
+    return lines + told
+
+
+def learn(dataset: Dataset, categories: Sequence[str] = ()) -> Recipe:
+    """The recipe of a table by itself, from all of its rows."""
+    cells, names = cells_of(dataset), dataset.features
+    census = take_census(cells)
+    known = plan(census, names, categories)
+    recipe = make_recipe(names, census, known, count_values(cells, known))
+    return know(recipe, dataset.words, dataset.styles)
 
 
 def _form(dataset: Dataset) -> str:
     if len(dataset.shape) == 1:
-        return f"{dataset.shape[0]} features (encoder: mlp)"
+        return f"{dataset.shape[0]} {'columns' if dataset.is_raw else 'features'} (encoder: mlp)"
     channels, height, width = dataset.shape
     kind = {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
     return f"{kind} images of {width}×{height}"
 
 
-def _columns(dataset: Dataset) -> list[str]:
-    """The features by name, and those that look like none."""
-    if not dataset.features:
-        return []
-    lines = [f"features: {', '.join(dataset.features)}"]
-    kinds = [len(np.unique(column)) for column in dataset.x.T]
-    whole = (dataset.x == np.round(dataset.x)).all(axis=0)
-    for name, count, numbered in zip(dataset.features, kinds, whole, strict=True):
-        if count == 1:
-            lines.append(f"{name!r} has one value only: it tells nothing")
-        elif numbered and count == len(dataset):
-            lines.append(
-                f"{name!r} is another whole number in each row: if it is an identifier, leave it "
-                "out (data.features names those to keep)"
-            )
-    return lines
+def _table(dataset: Dataset, recipe: Recipe) -> list[str]:
+    """A line for each column: what it looks like, and what becomes of it."""
+    used = {column.name: column for column in recipe.columns}
+    reasons = {gone.name: gone.why for gone in recipe.left_out}
+    cells = cells_of(dataset)
+    rows = [("column", "kind", "missing", "such as", "what is done")]
+    for place, name in enumerate(dataset.features[:SHOWN]):
+        column = used.get(name)
+        kind = column.kind if column else "–"
+        missing = int((cells["kind"][:, place] == Kind.MISSING).sum())
+        done = _done(column) if column else f"left out: {reasons[name]}"
+        if not dataset.is_raw and not column:
+            done = f"kept, though {reasons[name]}"
+        example = _example(dataset, cells[:, place], column)
+        rows.append((plain(short(name)), kind, str(missing or "–"), plain(example), done))
+    more = len(dataset.features) - SHOWN
+    return [*aligned(rows, texts=len(rows[0])), *([f"… and {more} more"] if more > 0 else [])]
+
+
+def _done(column: Column) -> str:
+    usually = column.usual
+    filled = f"{usually:.4g}" if isinstance(usually, float) else repr(short(str(usually), 20))
+    parts = [f"missing: {filled}, and a column that tells so"] if column.missing else []
+    if column.is_category:
+        other = ", and one for all others" if column.other else ""
+        parts = [f"{len(column.values)} columns, one a value{other}", *parts]
+    elif column.kind == "date":
+        parts = ["days since 1970", *parts]
+    elif column.kind == "boolean":
+        parts = ["0 and 1", *parts]
+    return "; ".join(parts) or "taken as it is"
+
+
+def _example(dataset: Dataset, cells: Array, column: Column | None) -> str:
+    there = cells[cells["kind"] != Kind.MISSING]
+    if not len(there):
+        return ""
+    value, kind = float(there["value"][0]), int(there["kind"][0])
+    if kind in (Kind.TEXT, Kind.YES, Kind.NO):
+        return short(dataset.words.get(value, "true" if kind == Kind.YES else "false"), 24)
+    return str(column.written(value)) if column and column.kind == "date" else f"{value:g}"
+
+
+def _hints(dataset: Dataset, recipe: Recipe) -> Iterator[str]:
+    """Columns that may be something else than they look like, and the option that says so."""
+    cells, kinds = cells_of(dataset), {column.name: column.kind for column in recipe.columns}
+    codes, all_different = [], []
+    for place, name in enumerate(dataset.features):
+        if kinds.get(name) != "number":
+            continue
+        numbers = cells["value"][:, place][cells["kind"][:, place] == Kind.NUMBER]
+        different = np.unique(numbers)
+        if (different != np.round(different)).any():
+            continue
+        if len(different) == len(dataset):
+            all_different.append(name)
+        elif len(different) in CODES and len(dataset) > 10 * len(different):
+            codes.append(name)
+    if all_different:
+        yield (
+            f"another whole number in every row, if that is an identifier: "
+            f'--set "data.ignore={all_different[:8]}"'
+        )
+    if codes:
+        yield f'few whole numbers, if those are codes: --set "data.categories={codes[:8]}"'
 
 
 def _twins(dataset: Dataset) -> list[str]:
@@ -88,8 +154,13 @@ def _advice(dataset: Dataset) -> list[str]:
             f"{len(sizes)} clients, from {sizes[least]} rows ({dataset.clients[least]}) "
             f"to {sizes.max()}: the partition 'natural' keeps them"
         ]
-        if sizes[least] < ENOUGH:
-            lines.append(f"a client with less than {ENOUGH} rows cannot calibrate a 5 % threshold")
+        small = [dataset.clients[c] for c in np.flatnonzero(sizes < ENOUGH)]
+        if small:
+            who = ", ".join(small[:8]) + " …" * (len(small) > 8)
+            lines.append(
+                f"less than {ENOUGH} rows, too few for thresholds of their own, have {who}: they "
+                "borrow the federation's"
+            )
         return lines
     most = len(dataset) // ENOUGH
     if most < 2:

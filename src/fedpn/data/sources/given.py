@@ -1,6 +1,5 @@
 """Data that are in memory already: arrays, data frames, PyTorch datasets -> pooled rows."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.sources.labels import encode, name_values
 from fedpn.data.sources.rows import as_rows
-from fedpn.data.sources.table import Table, of_table
+from fedpn.data.sources.table import ALL, Wanted, of_frame, of_table
 
 NAME = "in memory"
 WAYS = (
@@ -18,10 +17,8 @@ WAYS = (
 )
 
 
-def take(
-    data: Any, label: str | None = None, client: str | None = None, features: Sequence[str] = ()
-) -> Dataset:
-    """Takes data as people have them; `label`, `client` and `features` name columns of a frame.
+def take(data: Any, wanted: Wanted = ALL) -> Dataset:
+    """Takes data as people have them; `wanted` names columns of a frame.
 
     >>> take((np.zeros((4, 2)), ["a", "b", "a", "b"], ["Oslo", "Oslo", "Rome", "Rome"])).clients
     ('Oslo', 'Rome')
@@ -29,9 +26,7 @@ def take(
     if isinstance(data, Dataset):
         return data
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):
-        columns: dict[str, Any] = {str(name): np.asarray(data[name]) for name in data.columns}
-        table = Table(columns, lambda row: f"row {row} of the frame")
-        return of_table("the frame", NAME, table, label, client, features)
+        return of_table("the frame", NAME, of_frame(data), wanted)
     if isinstance(data, tuple | list) and len(data) in (2, 3):
         return _of_arrays(*data)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):

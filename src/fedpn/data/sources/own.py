@@ -10,6 +10,7 @@ from fedpn.data.dataset import Dataset
 from fedpn.data.sources import archive, datasets, picture, table
 from fedpn.data.sources.folder import load_folder
 from fedpn.data.sources.guard import plain_file
+from fedpn.data.sources.table import ALL, Wanted
 
 ENDINGS = (".npz", *table.READERS)
 
@@ -24,15 +25,19 @@ def open_dataset(
     """Opens a named set, or one's own data by their path.
 
     A spec is a path if it holds a slash or ends like a file; a bare word is a name first, and
-    then a folder.
+    then a folder. Of a table, `label`, `client` and `features` name columns.
 
     >>> open_dataset("digits").name
     'digits'
     """
+    return read_dataset(spec, image_size, Wanted(label, client, tuple(features)))
+
+
+def read_dataset(spec: str, image_size: int | None, wanted: Wanted) -> Dataset:
+    """The same, with all that may be asked of a table."""
     if is_path(spec):
-        return load_own(_at_home(spec), image_size, label, client, features)
-    dataset = datasets.load(spec)
-    return _resized(dataset, image_size)
+        return load_own(_at_home(spec), image_size, wanted)
+    return _resized(datasets.load(spec), image_size)
 
 
 def is_path(spec: str) -> bool:
@@ -59,14 +64,11 @@ def _at_home(spec: str) -> Path:
 def load_own(
     path: Path,
     image_size: int | None = None,
-    label: str | None = None,
-    client: str | None = None,
-    features: Sequence[str] = (),
+    wanted: Wanted = ALL,
 ) -> Dataset:
     """Reads one's own data; `Dataset.remarks` tell what was done to them.
 
-    `label`, `client` and `features` name columns of a table; `image_size` is the side of square
-    images.
+    `image_size` is the side of square images.
     """
     if image_size is not None and image_size < 1:
         raise UserError(f"data.image_size is {image_size}; it needs at least 1 pixel")
@@ -77,7 +79,7 @@ def load_own(
     plain_file(path)
     ending = path.suffix.lower()
     if ending in table.READERS:
-        return table.load_table(path, label, client, features)
+        return table.load_table(path, wanted)
     if ending == ".npz":
         return _resized(_load_npz(path), image_size)
     raise UserError(

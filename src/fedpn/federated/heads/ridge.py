@@ -61,9 +61,10 @@ class Survey(Phase):
     def server(self, server: Slots, total: Total) -> Slots:
         counts = total.sum["classes"]["counts"].clamp(min=0)
         rows = float(counts.sum())
-        # Each class weighs the same, whoever has how many rows of it; absent ones weigh nothing.
+        # Each class weighs the same, whoever has how many rows of it; a class that nobody has yet
+        # may come with a newcomer, whose rows of it weigh as the average row does.
         even = rows / (counts > 0).sum()
-        weights = torch.where(counts > 0, even / counts.clamp(min=1), 0)
+        weights = torch.where(counts > 0, even / counts.clamp(min=1), 1)
         if self.features.clip:  # under noise no row may weigh more than 1
             weights = weights / weights.max().clamp(min=1e-12)
         state = self.features.settle(total.sum, rows)

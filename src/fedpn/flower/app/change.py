@@ -9,7 +9,6 @@ from fedpn.core.errors import UserError
 from fedpn.core.trees import unflatten
 from fedpn.federated.checkpoint import State
 from fedpn.federated.conductor import Conducted
-from fedpn.federated.heads import make_head
 from fedpn.federated.listener import Listener
 from fedpn.federated.phase import Phase
 from fedpn.federated.site import Network
@@ -17,7 +16,7 @@ from fedpn.flower.app.messages import Messages
 from fedpn.flower.app.terms import Terms
 from fedpn.runs.config import Config
 from fedpn.runs.directory import SERVER, refuse_changes
-from fedpn.runs.phases import phases_of
+from fedpn.runs.phases import change_phases, phases_of
 from fedpn.runs.prepare import draw_network
 from fedpn.serving.bundle import read_about
 
@@ -33,8 +32,9 @@ def change(messages: Messages, terms: Terms, listener: Listener) -> tuple[Networ
     refuse_changes(config, base, but=("clients", "dataset"))
     server = unflatten(store.read_tensors(base / SERVER)[0])
     network = draw_network(config, about.blueprint)
+    messages.recipe = about.recipe
     messages.settle(network)
-    change = _change_of(config, bool(terms.leaves))
+    change = next(iter(change_phases(config, bool(terms.leaves))), None)
     if terms.leaves:
         if change is None:
             raise UserError("a head that was trained cannot forget: train anew without the node")
@@ -55,11 +55,6 @@ def change(messages: Messages, terms: Terms, listener: Listener) -> tuple[Networ
     gone = new if terms.leaves else [name for name in messages.names if name not in new]
     messages.roster.leave_out(gone)
     return network, Conducted(server, messages.visit(_alone(config), server, listener))
-
-
-def _change_of(config: Config, leaves: bool) -> Phase | None:
-    head = make_head(config.head)
-    return None if head is None else head.change(leaves)
 
 
 def _alone(config: Config) -> Sequence[Phase]:

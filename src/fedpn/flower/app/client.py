@@ -14,7 +14,7 @@ from flwr.app import RecordDict
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, map_slots, zip_with
-from fedpn.federated.heads import make_head
+from fedpn.federated.columns import column_phases
 from fedpn.federated.moments import SumMoments
 from fedpn.federated.phase import Phase, on_device
 from fedpn.federated.settings import FaultSettings
@@ -25,7 +25,7 @@ from fedpn.flower.app.share import Share, open_share
 from fedpn.flower.app.state import NodeState
 from fedpn.runs.config import Config
 from fedpn.runs.measure import about_client, client_metrics
-from fedpn.runs.phases import phases_of
+from fedpn.runs.phases import change_phases, late_phases, phases_of
 from fedpn.runs.pipeline import about_models, account_of, shared_part
 from fedpn.serving.bundle import write_models
 
@@ -51,9 +51,10 @@ class Visit:
 
     def phase(self) -> Phase:
         """The phase that the server names."""
-        head = make_head(self.config.head)
-        change = None if head is None else head.change(leaves=False)
-        phases = [SumMoments(), *phases_of(self.config), *([change] if change else [])]
+        change = change_phases(self.config, leaves=False)
+        columns = column_phases(self.share.dataset.features, self.config.data.categories)
+        before = [*columns, SumMoments()]
+        phases = [*before, *phases_of(self.config), *change]
         for phase in phases:
             if phase.name == self.order.phase:
                 return phase
@@ -102,7 +103,10 @@ def _open(node: Node, config: Config) -> Share:
 
 
 def introduce(visit: Visit, server: Slots) -> RecordDict:
-    """Tells the node's name and the form of its data."""
+    """Tells the node's name and the form of its data; what is odd about them, its own log."""
+    if visit.share.partition is None:
+        for remark in visit.share.dataset.remarks:
+            print(f"fedpn: {remark}", file=sys.stderr, flush=True)
     return pack_report(Report(visit.share.name, facts=json.dumps(visit.share.introduce())))
 
 
@@ -141,10 +145,10 @@ def personalise(visit: Visit, server: Slots) -> RecordDict:
     site = Site(share.client, setup, 0, setup.observer(config.method, server))
     memory = on_device(visit.memory(setup), setup.device)
     record: Any = None
-    for phase in phases_of(config):
-        if not phase.sums:
-            reply = phase.client(site, server, memory)
-            memory, record = reply.memory, reply.record
+    phases = [phase for phase in phases_of(config) if not phase.sums]
+    for phase in phases if visit.order.base else late_phases(config):
+        reply = phase.client(site, server, memory)
+        memory, record = reply.memory, reply.record
     account = account_of(config, setup.blueprint.shape)
     about = replace(about_models(config, setup, account), clients=(share.name,))
     write_models(visit.state.draft, about, shared_part(config, server), [memory])

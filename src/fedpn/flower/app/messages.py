@@ -5,7 +5,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,14 @@ from flwr.app import RecordDict
 
 from fedpn.core.trees import Params, Slots, flatten, map_slots, public, unflatten
 from fedpn.data.dataset import Array
+from fedpn.data.recipe import Recipe
 from fedpn.federated.checkpoint import State
 from fedpn.federated.conductor import Heard
 from fedpn.federated.gather import Gatherer, Part, Total
 from fedpn.federated.listener import Listener
 from fedpn.federated.phase import Phase
 from fedpn.federated.site import Network
-from fedpn.flower.app.records import PERSONALISE, SUM, TRAIN, pack_order
+from fedpn.flower.app.records import PERSONALISE, SUM, TRAIN, Agreed, pack_order, write_agreed
 from fedpn.flower.app.roster import Reply, Roster
 from fedpn.flower.app.standing import read_nodes
 from fedpn.flower.app.terms import Terms
@@ -35,7 +36,8 @@ class Messages:
     def __init__(self, roster: Roster, terms: Terms, gatherer: Gatherer) -> None:
         self.roster, self.terms, self.gatherer = roster, terms, gatherer
         self.method = terms.config.method
-        self.model = ""  # the network, as JSON, once it is settled
+        self.model = ""  # what is agreed on, as JSON
+        self.recipe: Recipe | None = None  # what becomes of columns, where not all are numbers
         self.bases: dict[str, int] = {}  # each node's last round that counted
         self.form: Slots | None = None  # that uploads of a round must have
         self.given_up: set[str] = set()  # nodes that were waited for in vain
@@ -44,9 +46,14 @@ class Messages:
     def names(self) -> list[str]:
         return list(self.roster.members)
 
+    def agree(self, recipe: Recipe) -> None:
+        """From now on nodes are told what becomes of the columns of their tables."""
+        self.recipe = recipe
+        self.model = write_agreed(Agreed(None, recipe))
+
     def settle(self, network: Network) -> None:
         """From now on nodes are told of the network."""
-        self.model = json.dumps(asdict(network.blueprint))
+        self.model = write_agreed(Agreed(network.blueprint, self.recipe))
         method, task = self.method, network.model.task
         sent = public(method.init(task, network.fresh))
         memory = method.enroll(task, network.fresh, torch.zeros(1, dtype=torch.long))

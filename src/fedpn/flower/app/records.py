@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, unflatten
+from fedpn.data.recipe import Recipe, read_recipe
 from fedpn.nn.blueprint import Blueprint, read_blueprint
 from fedpn.runs.config import Config, resolve
 
@@ -26,7 +27,7 @@ class Order:
 
     run: str  # the name under which a node keeps what belongs to this run
     config: str  # the settings, as JSON
-    model: str = ""  # the network, as JSON
+    model: str = ""  # the network, and what becomes of columns, as JSON
     roles: str = ""  # of the slots that come with it, by commas
     phase: str = ""  # what to do, by the name of a phase
     round: int = 0  # rounds done before this one
@@ -89,11 +90,29 @@ def unpack(content: RecordDict, roles: Sequence[str]) -> Slots:
     )
 
 
-def read_network(text: str) -> Blueprint:
-    """Reads the network that a federation has agreed on from JSON."""
+class Agreed(NamedTuple):
+    """What a federation has agreed on before its first round."""
+
+    blueprint: Blueprint | None  # None where only the columns are settled yet
+    recipe: Recipe | None  # of tables whose cells are not all numbers
+
+
+def write_agreed(agreed: Agreed) -> str:
+    """The same as JSON."""
+    parts = agreed._asdict().items()
+    return json.dumps({name: None if part is None else asdict(part) for name, part in parts})
+
+
+def read_agreed(text: str) -> Agreed:
+    """Reads from JSON what a federation has agreed on."""
     try:
-        return read_blueprint(json.loads(text))
-    except (ValueError, RecursionError) as error:
+        tree = json.loads(text)
+        network, columns = tree["blueprint"], tree["recipe"]
+        return Agreed(
+            None if network is None else read_blueprint(network),
+            None if columns is None else read_recipe(columns),
+        )
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise UserError(f"the network that came with the run cannot be read: {error}") from None
 
 

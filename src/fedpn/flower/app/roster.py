@@ -33,6 +33,7 @@ class Member:
     features: tuple[str, ...]
     partition: int | None
     note: str
+    raw: bool = False  # whether the columns of its table have yet to be prepared
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,7 @@ def _member(report: Report) -> Member:
         tuple(map(str, facts["features"])),
         None if facts["partition"] is None else int(facts["partition"]),
         str(facts["note"]),
+        bool(facts.get("raw", False)),
     )
     if member.rows < 1 or len(member.classes) < 2 or not member.shape:
         raise ValueError("it has no rows, no classes or no shape")

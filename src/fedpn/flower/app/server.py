@@ -12,6 +12,7 @@ from fedpn.core import store
 from fedpn.core.trees import flatten
 from fedpn.data.moments import any_image
 from fedpn.federated.checkpoint import HISTORY, Journal
+from fedpn.federated.columns import column_phases, read_columns
 from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.gather import Gatherer
 from fedpn.federated.listener import Listener
@@ -20,7 +21,7 @@ from fedpn.federated.privacy import Account
 from fedpn.federated.site import Network
 from fedpn.flower.app.change import change
 from fedpn.flower.app.messages import Messages
-from fedpn.flower.app.records import Order, read_network
+from fedpn.flower.app.records import Order, read_agreed
 from fedpn.flower.app.roster import Roster
 from fedpn.flower.app.standing import ENGINE, Standing, read_standing
 from fedpn.flower.app.terms import Terms
@@ -145,18 +146,31 @@ def _settle(messages: Messages, terms: Terms, standing: Standing | None) -> Netw
     # The server's own work is small: it needs no GPU.
     config = replace(terms.config, engine=replace(terms.config.engine, device="cpu"))
     if standing is not None:
-        blueprint = read_network(standing.model)
+        blueprint, messages.recipe = read_agreed(standing.model)
+        assert blueprint is not None
     else:
         member = next(iter(messages.roster.members.values()))
-        if config.hides_columns(member.shape):
-            total = any_image(member.shape)
+        _learn_recipe(messages, config)
+        shape = member.shape if messages.recipe is None else (messages.recipe.width,)
+        if config.hides_columns(shape):
+            total = any_image(shape)
         else:
             found = conduct([SumMoments()], messages, {}, Journal(None), Listener())
             total = read_moments(found.server)
-        blueprint = plan_model(config, member.shape, len(member.classes), total)
+        blueprint = plan_model(config, shape, len(member.classes), total)
     network = draw_network(config, blueprint)
     messages.settle(network)
     return network
+
+
+def _learn_recipe(messages: Messages, config: Config) -> None:
+    """What nodes do with their columns, where those of any are not all numbers."""
+    members = messages.roster.members.values()
+    if any(member.raw for member in members):
+        names, categories = next(iter(members)).features, config.data.categories
+        phases = column_phases(names, categories)
+        found = conduct(phases, messages, {}, Journal(None), Listener())
+        messages.agree(read_columns(found.server, names, categories))
 
 
 def _data_name(messages: Messages) -> str:
@@ -184,10 +198,11 @@ def _write(
         network.blueprint,
         first.classes,
         tuple(messages.names),
-        first.features,
+        first.features if messages.recipe is None else messages.recipe.names,
         config.head,
         routing_of(config),
         origin,
+        messages.recipe,
     )
     write_models(out, about, shared_part(config, server), None)
     store.write_tensors(out / SERVER, flatten(server))

@@ -9,8 +9,9 @@ import numpy as np
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.federation import Federation, federate
+from fedpn.data.prepared import prepared
 from fedpn.federated.site import Setup
-from fedpn.flower.app.records import read_network
+from fedpn.flower.app.records import read_agreed
 from fedpn.runs.config import Config
 from fedpn.runs.prepare import check_calibration, deal, draw_network, fingerprint, lay_out, read
 
@@ -36,26 +37,32 @@ class Share:
 
     def introduce(self) -> dict[str, Any]:
         """What a server must know before the first round: names and forms, no rows or labels."""
+        # What was remarked of a node's own files is for its own log.
+        remarks = self.dataset.remarks if self.partition is not None else ()
         return {
             "partition": self.partition,
             "rows": len(self.rows),
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),
             "features": list(self.dataset.features),
-            "note": " ".join(filter(None, (self.dataset.note, *self.dataset.remarks))),
+            "raw": self.dataset.is_raw,
+            "note": " ".join(filter(None, (self.dataset.note, *remarks))),
         }
 
     def setup(self, config: Config, model: str) -> Setup:
         """The node's rows and, once it is settled, the federation's network."""
-        rows = lay_out(config, self.dataset, self.federation)
         if not model:
-            return rows
-        blueprint = read_network(model)
-        if tuple(blueprint.shape) != self.dataset.shape:
+            return lay_out(config, self.dataset, self.federation)
+        blueprint, recipe = read_agreed(model)
+        dataset = self.dataset if recipe is None else prepared(self.dataset, recipe)
+        if blueprint is None:
+            return lay_out(config, dataset, self.federation)
+        if dataset.is_raw or tuple(blueprint.shape) != dataset.shape:
             raise UserError(
-                f"rows of this node have the shape {self.dataset.shape}, and the federation's "
+                f"rows of this node have the shape {dataset.shape}, and the federation's "
                 f"{tuple(blueprint.shape)}"
             )
+        rows = lay_out(config, dataset, self.federation)
         return rows.settle(draw_network(config, blueprint))
 
     def fingerprint(self) -> str:

@@ -39,6 +39,8 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
         raise UserError(f"--out {out} must be an absolute path on the SuperLink's machine")
     config = replace(config, clients=nodes)
     text = json.dumps(to_tree(config), ensure_ascii=False)
+    if config.data.unseen:
+        raise UserError("data.unseen is for simulated federations; here, nodes may come later")
     if config.data.without:
         raise UserError("data.without is for simulated federations; here, leave the nodes out")
     if config.faults.attack != "none":

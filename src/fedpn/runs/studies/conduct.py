@@ -92,7 +92,7 @@ def begin(plan: Plan, out: Path, given: Dataset | None = None) -> Study:
 def _reading(config: Config) -> tuple[object, ...]:
     """What decides which rows are read."""
     d = config.data
-    return config.dataset, d.image_size, d.label, d.client, d.features
+    return config.dataset, d.image_size, repr(d.wanted())
 
 
 def _whole(config: Config) -> Dataset:

@@ -17,13 +17,14 @@ from fedpn.core import store
 from fedpn.core.settings import Tree
 from fedpn.core.summary import SETS
 from fedpn.data.dataset import Dataset
+from fedpn.data.describe import client_name
 from fedpn.data.federation import tuning
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.listener import Listener
 from fedpn.federated.site import Setup
 from fedpn.runs.config import Config, resolve, to_tree
 from fedpn.runs.pipeline import about_run, judge, play, simulate
-from fedpn.runs.prepare import assemble, deal
+from fedpn.runs.prepare import assemble, deal, who_trains
 from fedpn.runs.studies.alone import alone
 from fedpn.runs.studies.grid import Cell
 
@@ -32,8 +33,13 @@ LEFT_OUT = ("format", "per_client", "by_class")  # of metrics: what takes room
 
 
 def prepare_tuning(config: Config, dealt: int, given: Dataset | None = None) -> Setup:
-    """Data and network for a run that is judged on tuning rows."""
-    dataset, federation = deal(replace(config, seed=dealt), given)
+    """Data and network for a run that is judged on tuning rows; unseen clients stay unseen."""
+    dealing = replace(config, seed=dealt)
+    dataset, federation = deal(dealing, given)
+    seen, unseen = who_trains(dealing, federation.clients)
+    if unseen:
+        names = tuple(client_name(dataset, client) for client in seen)
+        dataset, federation = replace(dataset, clients=names), federation.only(seen)
     return assemble(config, dataset, tuning(federation, config.seed))
 
 

@@ -1,0 +1,138 @@
+"""Code that was typed into a notebook: a name for it, and its text with all that it refers to.
+
+So code of the user's own can be kept with a run as a file, though it never was in one.
+"""
+
+import ast
+import builtins
+import copy
+import inspect
+import linecache
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from fedpn.core.errors import UserError
+
+OWN, TEXT = "own_", "__text__"  # a made module's name begins with it, and has its text under it
+PLAIN = (int, float, str, bool, bytes, type(None))
+
+
+def name_of_own(key: str, value: Any) -> str:
+    """What settings call a class or function of the user's own, or a module that is made already.
+
+    What can be imported goes by its name; the rest by that of a module that is made for it, whose
+    text is kept with the run.
+    """
+    name: str = getattr(value, "__qualname__", "")
+    made = not name
+    if made and not hasattr(value, "state_dict"):
+        raise UserError(f"{key} is a {type(value).__name__}, which no setting takes")
+    if not made and "<" not in name and value.__module__ != "__main__":
+        return f"{value.__module__}:{name}"
+    short = type(value).__name__ if made else value.__name__
+    module = ModuleType(OWN + short.strip("<>"))
+    attribute = "encoder" if made else short
+    setattr(module, attribute, _copies_of(value) if made else value)
+    module.__dict__[TEXT] = None if made else source_of(value)
+    sys.modules[module.__name__] = module
+    return f"{module.__name__}:{attribute}"
+
+
+def _copies_of(made: Any) -> Callable[..., Any]:
+    """A maker of copies, which takes what any maker of encoders takes."""
+    return lambda shape, dim: copy.deepcopy(made)
+
+
+def source_of(thing: Callable[..., Any]) -> str:
+    """The text of a module that makes the thing: imports, constants, what it calls, itself."""
+    head: dict[str, str] = {}
+    parts: dict[int, str] = {}
+    _collect(thing, head, parts)
+    imports = sorted(line for line in head.values() if line.startswith(("import", "from")))
+    constants = [line for line in head.values() if not line.startswith(("import", "from"))]
+    return "\n".join([*imports, "", *constants, "", "", "\n\n".join(parts.values())])
+
+
+def _collect(thing: Any, head: dict[str, str], parts: dict[int, str]) -> None:
+    text = _text(thing)
+    known = _around(thing)
+    for name in _names(text):
+        if name in head or name not in known or known[name] is thing:
+            continue
+        value = known[name]
+        if getattr(builtins, name, None) is value:
+            continue
+        if isinstance(value, ModuleType):
+            head[name] = f"import {value.__name__} as {name}"
+        elif _is_plain(value):
+            head[name] = f"{name} = {value!r}"
+        elif not _has_a_home(value, thing):
+            if id(value) not in parts:
+                parts[id(value)] = ""  # it may refer to what refers to it
+                _collect(value, head, parts)
+        else:
+            head[name] = f"from {value.__module__} import {value.__name__} as {name}"
+    parts.pop(id(thing), None)  # after all that it needs
+    parts[id(thing)] = text
+
+
+def _has_a_home(value: Any, thing: Any) -> bool:
+    """Whether a value can be imported, rather than be written down."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if module is None or name is None:
+        raise UserError(
+            f"{thing.__name__} refers to a {type(value).__name__} that cannot be written down: "
+            "make it inside, or put the code into a file"
+        )
+    return module != thing.__module__ and "." not in name and module != "__main__"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return isinstance(value, PLAIN)
+
+
+def _functions(thing: Any) -> Iterator[FunctionType]:
+    """A function, or the functions of a class that were written by somebody."""
+    members = vars(thing).values() if isinstance(thing, type) else [thing]
+    for member in members:
+        function = inspect.unwrap(getattr(member, "__func__", member))
+        if isinstance(function, FunctionType) and not function.__code__.co_filename.startswith("<"):
+            yield function
+
+
+def _around(thing: Any) -> Mapping[str, Any]:
+    """What names mean where a thing was made."""
+    found: dict[str, Any] = {}
+    for function in _functions(thing):
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        inside = {name: cell.cell_contents for name, cell in cells if name != "__class__"}
+        found = {**function.__globals__, **found, **inside}
+    return found
+
+
+def _text(thing: Any) -> str:
+    """The text of a thing as it was typed, with its decorators."""
+    code: CodeType | None = next((f.__code__ for f in _functions(thing)), None)
+    lines = linecache.getlines(code.co_filename) if code else []
+    for node in ast.walk(ast.parse("".join(lines))) if code else ():
+        kinds = ast.ClassDef | ast.FunctionDef
+        if not isinstance(node, kinds) or node.name != thing.__name__ or not node.end_lineno:
+            continue
+        first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+        if code and first <= code.co_firstlineno <= node.end_lineno:
+            return textwrap.dedent("".join(lines[first - 1 : node.end_lineno]))
+    raise UserError(
+        f"the text of {getattr(thing, '__name__', thing)} is not to be had, so that it cannot be "
+        "kept with the run: put it into a file"
+    )
+
+
+def _names(text: str) -> list[str]:
+    """The names that a text refers to, in their order."""
+    nodes = ast.walk(ast.parse(text))
+    return list(dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name)))

@@ -1,0 +1,196 @@
+"""How the columns of a table become numbers: learned once, then the same for every row.
+
+Missing values are filled in by the median, or the most frequent value, beside a column that tells
+that they were missing; categories become a column each, those that are rare or new "another"; what
+tells nothing is left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+
+from fedpn.core.bounds import Bounds, Natural
+from fedpn.core.errors import UserError
+from fedpn.core.settings import build
+from fedpn.data.cells import Array, Kind, as_days, as_numbers, buckets
+
+MOST_BITS = 16
+LARGEST = float(np.finfo(np.float32).max)
+OTHER, MISSING = "another", "is missing"
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is made of one column.
+
+    How its numbers and dates are written, and what its values are called, each client knows for
+    itself.
+    """
+
+    name: str
+    kind: Literal["number", "boolean", "date", "category"]
+    fill: Annotated[float, "what stands for a missing value; of a category, its place"] = 0.0
+    missing: Annotated[bool, "whether a column tells that it was missing"] = False
+    values: Annotated[tuple[Natural, ...], "of a category, by their buckets"] = ()
+    other: Annotated[bool, "of a category, whether a column stands for all other values"] = False
+    names: tuple[str, ...] = ()
+    decimal: str = ""
+    day_first: str = ""
+
+    @property
+    def is_category(self) -> bool:
+        return self.kind == "category"
+
+    def written(self, value: float) -> float | str:
+        """A number as people would write it: of a date, its day."""
+        if self.kind != "date":
+            return value
+        return str(np.datetime64(0, "D") + int(np.clip(value // 1, -700_000, 2_900_000)))
+
+    @property
+    def usual(self) -> float | str:
+        """What stands for a missing value, as people would write it."""
+        return self.spelled[int(self.fill)] if self.is_category else self.written(self.fill)
+
+    @property
+    def spelled(self) -> tuple[str, ...]:
+        """The values of a category by name, or by number where no name is known."""
+        return self.names or tuple(f"#{value}" for value in self.values)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A column that is not used."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All columns that are used, in their order, and why others are not."""
+
+    columns: tuple[Column, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    bits: Annotated[int, Bounds(low=1, high=MOST_BITS)] = MOST_BITS
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the table that are needed."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What each number of a prepared row is."""
+        plain = [column for column in self.columns if not column.is_category]
+        told = [c.name for c in plain] + [f"{c.name} {MISSING}" for c in plain if c.missing]
+        for column in self.columns:
+            if column.is_category:
+                more = [OTHER] * column.other + [MISSING] * column.missing
+                told += [f"{column.name} = {name}" for name in column.spelled]
+                told += [f"{column.name} {name}" for name in more]
+        return tuple(told)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a prepared row has."""
+        return sum(max(len(c.values), 1) + c.other + c.missing for c in self.columns)
+
+    def __call__(self, cells: Array) -> Array:  # [N, columns] -> float32 [N, width]
+        """Prepares rows whose cells are in the order of the columns."""
+        plain = [i for i, column in enumerate(self.columns) if not column.is_category]
+        parts = [self._plain(cells[:, plain], [self.columns[i] for i in plain])] if plain else []
+        for i, column in enumerate(self.columns):
+            if column.is_category:
+                parts.append(self._category(cells[:, i], column))
+        return np.concatenate(parts, axis=1)
+
+    def told(self, row: Array) -> list[float | str | None]:  # [width]
+        """What a prepared row says of each column: a number, a name, a day, or None where it was
+        missing; a value that had no column of its own is "another"."""
+        said = dict(zip(self.features, row.tolist(), strict=True))
+        values: list[float | str | None] = []
+        for column in self.columns:
+            if said.get(f"{column.name} {MISSING}"):
+                values.append(None)
+            elif column.is_category:
+                found = (name for name in column.spelled if said[f"{column.name} = {name}"])
+                values.append(next(found, OTHER))
+            else:
+                values.append(column.written(said[column.name]))
+        return values
+
+    def _plain(self, cells: Array, columns: Sequence[Column]) -> Array:
+        is_date = np.array([column.kind == "date" for column in columns])
+        values = np.where(is_date, as_days(cells), as_numbers(cells))
+        lacking = ~np.isfinite(values)
+        filled = np.where(lacking, np.array([column.fill for column in columns]), values)
+        told = lacking[:, [column.missing for column in columns]]
+        return np.concatenate([filled, told], axis=1, dtype=np.float32)
+
+    def _category(self, cells: Array, column: Column) -> Array:
+        lacking = cells["kind"] == Kind.MISSING
+        known = np.array(column.values, np.int64)
+        found = buckets(cells["value"], self.bits)
+        found[lacking] = known[int(column.fill)]
+        hits = found[:, None] == known
+        parts = [hits]
+        if column.other:
+            parts.append(~hits.any(axis=1, keepdims=True))
+        if column.missing:
+            parts.append(lacking[:, None])
+        return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+class Style(NamedTuple):
+    """How a column's numbers and dates are written, where that is known."""
+
+    decimal: str = ""
+    day_first: str = ""
+
+
+def know(recipe: Recipe, words: Mapping[float, str], styles: Mapping[str, Style]) -> Recipe:
+    """The same with what a client knows of its own table: words for values, ways of writing."""
+    spelled = dict(words)
+    values = np.array(list(spelled), np.float64)
+    texts = dict(zip(buckets(values, recipe.bits).tolist(), spelled.values(), strict=True))
+    columns = []
+    for column in recipe.columns:
+        names: tuple[str, ...] = ()
+        if column.is_category:
+            names = tuple(texts.get(value, f"#{value}") for value in column.values)
+            names = names if len(set(names)) == len(names) else ()
+        decimal, day_first = styles.get(column.name, Style())
+        columns.append(replace(column, names=names, decimal=decimal, day_first=day_first))
+    return replace(recipe, columns=tuple(columns))
+
+
+def read_recipe(tree: Any) -> Recipe:
+    """Reads a recipe from plain values that may come from anybody."""
+    recipe = build(Recipe, tree, "recipe")
+    if not recipe.columns or len(set(recipe.names)) < len(recipe.columns):
+        raise UserError("the preparation of columns names none, or one twice")
+    for column in recipe.columns:
+        _check(column, recipe.bits)
+    return recipe
+
+
+def _check(column: Column, bits: int) -> None:
+    """Refuses a column whose parts do not fit together."""
+    places = len(column.values)
+    wrong = {
+        "has values that are none of its kind": column.is_category != bool(places),
+        "does not name all of its values": len(column.names) not in (0, places),
+        "has a value beyond its bits": any(value >= 1 << bits for value in column.values),
+        "has a value twice": len(set(column.values)) < places,
+        "fills in what is none of its values": column.is_category
+        and column.fill not in range(places),
+        "fills in what is too large": abs(column.fill) > LARGEST,
+        "is written in no known way": column.decimal not in ("", ".", ",")
+        or column.day_first not in ("", "yes", "no"),
+    }
+    for what, is_wrong in wrong.items():
+        if is_wrong:
+            raise UserError(f"the column {column.name!r} {what}")

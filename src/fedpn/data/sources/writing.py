@@ -1,0 +1,124 @@
+"""Cells as people write them: numbers with points or commas, dates, yes and no, or nothing."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import date
+
+from fedpn.data.cells import Kind, fingerprint
+from fedpn.data.recipe import LARGEST, Style
+
+NOTHING = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "?", "-", "--", "."}
+YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "wahr", "vrai"}
+NO = {"no", "n", "false", "f", "nein", "non", "falsch", "faux"}
+BLANK = " \u00a0\u2009\u202f'’"  # may part thousands, whichever sign parts decimals
+
+
+def _number(thousands: str, decimal: str) -> re.Pattern[str]:
+    groups = rf"[0-9]{{1,3}}(?:[{thousands}{BLANK}][0-9]{{3}})+|[0-9]+"
+    return re.compile(
+        rf"[+-]?(?:(?:{groups})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    )
+
+
+NUMBERS = {".": _number(",", r"\."), ",": _number(r"\.", ",")}
+_ZONE = r"(?: ?Z|[+-][0-9]{2}:?[0-9]{2})?"
+_TIME = rf"(?:[T ]+([0-9]{{1,2}}):([0-9]{{2}})(?::([0-9]{{2}})(?:[.,][0-9]+)?)?{_ZONE})?"
+YEAR_FIRST = re.compile(rf"([0-9]{{4}})([-/.])([0-9]{{1,2}})\2([0-9]{{1,2}}){_TIME}")
+YEAR_LAST = re.compile(rf"([0-9]{{1,2}})([-/.])([0-9]{{1,2}})\2([0-9]{{4}}|[0-9]{{2}}){_TIME}")
+NAMED = re.compile(rf"([0-9]{{1,2}})[- .]+([A-Za-z]{{3,9}})[- .,]+([0-9]{{4}}){_TIME}")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+EPOCH = date(1970, 1, 1).toordinal()
+UNKNOWN = Style()
+Read = tuple[float, Kind]
+
+
+def style_of(texts: Iterable[str], known: Style = UNKNOWN) -> Style:
+    """How numbers and dates of a column are written, by those that can be read in one way alone;
+    as is known already where all can be read in both."""
+    votes = {".": 0, ",": 0, "yes": 0, "no": 0}
+    for text in texts:
+        point, comma = (NUMBERS[sign].fullmatch(text) is not None for sign in ".,")
+        votes["."] += point and not comma
+        votes[","] += comma and not point
+        found = YEAR_LAST.fullmatch(text)
+        if found:
+            votes["yes"] += int(found[1]) > 12 or found[2] == "."
+            votes["no"] += int(found[3]) > 12
+    decimal, day_first = known
+    if votes["."] != votes[","]:
+        decimal = max(".,", key=votes.__getitem__)
+    if votes["yes"] != votes["no"]:
+        day_first = max(("yes", "no"), key=votes.__getitem__)
+    return Style(decimal, day_first)
+
+
+def read(text: str, style: Style) -> Read:
+    """A cell's value and what it looks like.
+
+    >>> read("1.234,5", Style(",")), read("1,234.5", Style("."))
+    ((1234.5, <Kind.NUMBER: 1>), (1234.5, <Kind.NUMBER: 1>))
+    >>> read("1970-01-03", Style()), read("Ja", Style())[1], read("n/a", Style())[1]
+    ((2.0, <Kind.DATE: 4>), <Kind.YES: 3>, <Kind.MISSING: 0>)
+    """
+    text = text.strip()
+    folded = text.casefold()
+    if folded in NOTHING:
+        return float("nan"), Kind.MISSING
+    for way in (read_number, read_date):
+        found = way(text, style)
+        if found is not None:
+            return found, Kind.NUMBER if way is read_number else Kind.DATE
+    kind = Kind.YES if folded in YES else Kind.NO if folded in NO else Kind.TEXT
+    return fingerprint(text), kind
+
+
+def read_number(text: str, style: Style) -> float | None:
+    """A number of 32 bits, by the signs that the column has, or else by those it can only have."""
+    sign = style.decimal or "."
+    if NUMBERS[sign].fullmatch(text) is None:
+        sign = "," if sign == "." else "."
+        if NUMBERS[sign].fullmatch(text) is None:
+            return None
+    thousands = BLANK + ("," if sign == "." else ".")
+    value = float(text.translate({ord(c): None for c in thousands}).replace(",", "."))
+    return value if abs(value) <= LARGEST else None
+
+
+def read_date(text: str, style: Style) -> float | None:
+    """Days since 1970; the hours are their part."""
+    found = YEAR_FIRST.fullmatch(text)
+    if found:
+        year, month, day = int(found[1]), int(found[3]), int(found[4])
+    elif found := YEAR_LAST.fullmatch(text):
+        first, second, year = int(found[1]), int(found[3]), int(found[4])
+        day, month = (second, first) if style.day_first == "no" else (first, second)
+        if month > 12:
+            day, month = month, day
+        if len(found[4]) == 2:
+            year += 1900 if year > 50 else 2000
+    elif found := NAMED.fullmatch(text):
+        if found[2][:3].lower() not in MONTHS:
+            return None
+        day, month, year = int(found[1]), MONTHS.index(found[2][:3].lower()) + 1, int(found[3])
+    else:
+        return None
+    hour, minute, second = (int(part or 0) for part in found.groups()[-3:])
+    if hour > 23 or minute > 59:
+        return None
+    try:
+        days = date(year, month, day).toordinal() - EPOCH
+    except ValueError:  # no such day
+        return None
+    return days + (hour + (minute + second / 60) / 60) / 24
+
+
+def is_both(texts: Collection[str], style: Style) -> tuple[str, ...]:
+    """Whether numbers or dates could as well have been read otherwise, though nothing tells."""
+    told: Mapping[str, Callable[[str], bool]] = {
+        "decimal": lambda text: read_number(text, Style(".")) != read_number(text, Style(",")),
+        "dates": lambda text: read_date(text, Style("", "yes")) != read_date(text, Style("", "no")),
+    }
+    known = {"decimal": style.decimal, "dates": style.day_first}
+    return tuple(
+        name for name, differs in told.items() if not known[name] and any(map(differs, texts))
+    )

@@ -1,0 +1,84 @@
+"""The phases before a table's network: clients learn together what to do with their columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypeVar
+
+import torch
+
+from fedpn.core.trees import Params, Slots
+from fedpn.data.census import Census, Plan, Values, count_values, make_recipe, plan, take_census
+from fedpn.data.prepared import cells_of
+from fedpn.data.recipe import Recipe
+from fedpn.federated.gather import Total
+from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.site import Site
+
+CENSUS, VALUES = "census", "values"
+T = TypeVar("T", Census, Values)
+
+
+@dataclass(frozen=True)
+class TakeCensus(Phase):
+    """Counts of what cells look like, and sums of their numbers, by column."""
+
+    name: ClassVar[str] = "columns"
+    open: ClassVar[bool] = True
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        cells = cells_of(site.setup.dataset)[site.train]
+        return Reply(memory, {CENSUS: _tensors(take_census(cells))})
+
+    def objection(self, statistics: Slots) -> str:
+        counts = statistics[CENSUS]
+        sound = (counts["kinds"] >= 0).all() and (counts["squares"] >= 0).all()
+        return "" if sound else "its counts are none of cells"
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        return server | total.sum
+
+
+@dataclass(frozen=True)
+class CountValues(Phase):
+    """Counts of the values of categories, and of numbers by bins."""
+
+    names: tuple[str, ...]
+    categories: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "values"
+    open: ClassVar[bool] = True
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        cells = cells_of(site.setup.dataset)[site.train]
+        known = plan_of(sent, self.names, self.categories)
+        return Reply(memory, {VALUES: _tensors(count_values(cells, known))})
+
+    def objection(self, statistics: Slots) -> str:
+        sound = all((counts >= 0).all() for counts in statistics[VALUES].values())
+        return "" if sound else "its counts are none of values"
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        return server | total.sum
+
+
+def column_phases(names: Sequence[str], categories: Sequence[str]) -> list[Phase]:
+    """What is asked of all clients before a recipe is known."""
+    return [TakeCensus(), CountValues(tuple(names), tuple(categories))]
+
+
+def plan_of(server: Slots, names: Sequence[str], categories: Sequence[str]) -> Plan:
+    return plan(_arrays(Census, server[CENSUS]), names, categories)
+
+
+def read_columns(server: Slots, names: Sequence[str], categories: Sequence[str]) -> Recipe:
+    """The recipe that the sums of all clients give."""
+    census, values = _arrays(Census, server[CENSUS]), _arrays(Values, server[VALUES])
+    return make_recipe(names, census, plan(census, names, categories), values)
+
+
+def _tensors(sums: NamedTuple) -> Params:
+    return {name: torch.from_numpy(array) for name, array in sums._asdict().items()}
+
+
+def _arrays(kind: type[T], params: Params) -> T:
+    return kind(**{name: tensor.numpy() for name, tensor in params.items()})
