@@ -238,6 +238,9 @@ print("begun")
 class Mine(fedpn.FedAvg):
     pull: float = 0.0
 
+    def objective(self, task, params, server, batch):
+        return super().objective(task, params, server, batch)
+
 settings = {"dataset": "digits", "clients": 3, "rounds": 1}
 one = fedpn.sweep("own", {"mine__pull": [0.0, 1.0]}, seeds=1, algorithm=Mine, **settings)
 two = fedpn.sweep("lr", {"method__lr": [0.01, 0.1]}, seeds=1, algorithm="fedavg", **settings)

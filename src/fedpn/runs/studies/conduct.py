@@ -10,6 +10,7 @@ from pathlib import Path
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.settings import named_code, nest, read_toml, told
+from fedpn.core.source import OWN
 from fedpn.data.dataset import Dataset
 from fedpn.runs.config import Config
 from fedpn.runs.prepare import fingerprint, read
@@ -47,9 +48,10 @@ class Study:
 
     @property
     def stays_here(self) -> bool:
-        """Whether cells need what other processes have not: data in memory, or a script's code."""
+        """Whether cells need what other processes have not: data in memory, or a script's code,
+        which goes by the name of a module that was made for it."""
         codes = [code for cell in self.cells for code in named_code(nest(cell.settings)).values()]
-        return self.given is not None or any(code.startswith("__main__:") for code in codes)
+        return self.given is not None or any(code.startswith(OWN) for code in codes)
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
