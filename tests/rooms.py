@@ -17,7 +17,7 @@ core
 """
 
 INSIDE = {
-    "cli": "main / commands / console",
+    "cli": "main / commands / console · overall",
     "flower": "app · deploy",
     "service": """
         app / routes / state / worker / drift · explain · guard · library · samples /
@@ -25,12 +25,13 @@ INSIDE = {
         limits · schema
     """,
     "runs": """
-        api / membership · result / pipeline /
+        studies / api / membership · result / pipeline /
         code · directory · figures · glossary · measure · phases · prepare
         / config · evaluate · trackers / settings
     """,
     "reporting": """
-        report / compare · gallery · page / plots · tables / classes / finished /
+        compare_plots · differences · report · sweep_plots /
+        clients · gallery · page · pictures / compare · plots / tables / classes / finished /
         pixels · places · values
     """,
     "serving": """
@@ -61,9 +62,10 @@ INSIDE = {
         dataset / recipe / cells
     """,
     "core": """
+        rows /
         gradient · optim · promises · settings · source · store · task /
-        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · parallel · plain
-        · seeds · summary · tracing · trees
+        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · paired · parallel
+        · plain · seeds · summary · tracing · trees
     """,
 }
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fedpn.runs.config import Config as Config
     from fedpn.runs.result import Run as Run
     from fedpn.runs.result import open as open
+    from fedpn.runs.studies.comparison import compare as compare
+    from fedpn.runs.studies.sweep import sweep as sweep
     from fedpn.serving.predict import load as load
 
 __version__ = "0.1.0"
@@ -24,11 +26,13 @@ _HOMES = {
     "FedAvg": "fedpn.algorithms.base",
     "FedPN": "fedpn.algorithms.fedpn",
     "UserError": "fedpn.core.errors",
+    "compare": "fedpn.runs.studies.comparison",
     "load": "fedpn.serving.predict",
     "open": "fedpn.runs.result",
     "open_dataset": "fedpn.data.sources.own",
     "Run": "fedpn.runs.result",
     "run": "fedpn.runs.api",
+    "sweep": "fedpn.runs.studies.sweep",
 }
 __all__ = ["__version__", *_HOMES]
 

@@ -1,8 +1,7 @@
 """A cell of the paper's tables: dataset × algorithm × variant × seed -> a run directory."""
 
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, preset, resolve, to_tree
 from fedpn.runs.directory import refuse_changes
+from fedpn.runs.studies.alone import alone
 
 Tree = dict[str, Any]
 ROUNDS = (STATE, "memories.bin", HISTORY)  # where the rounds ended
@@ -149,7 +149,7 @@ def ensure(cell: Cell, out: Path, listener: Listener | None = None) -> Path:
     cell at once, one waits for the other.
     """
     path, config = cell.place(out), cell.config()
-    with _alone(path):
+    with alone(path):
         begun = (path / "config.toml").exists()
         if begun:
             refuse_changes(config, path)
@@ -162,18 +162,6 @@ def ensure(cell: Cell, out: Path, listener: Listener | None = None) -> Path:
             begun = True
         pipeline.run(config, path, begun, listener)
     return path
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Holds a run directory against other processes, where the system knows locks."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.busy").open("w") as file:
-        with suppress(ImportError):
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def is_finished(path: Path, rounds: int) -> bool:

@@ -10,7 +10,8 @@ import fedpn_paper as experiments
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.federated.listener import Listener
-from fedpn_paper import ledger, scheduler
+from fedpn.runs.studies import scheduler
+from fedpn_paper import ledger
 from fedpn_paper.cells import VARIANTS
 from fedpn_paper.figure import Settings
 from fedpn_paper.grid import Wish, cells, cost

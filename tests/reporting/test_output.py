@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from fedpn.cli.commands.rows import write_rows
 from fedpn.cli.console import Display
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
+from fedpn.core.rows import write_rows
 
 FORMULAS = ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "-inf", "-0.5 ± 0.1"]
 

@@ -104,7 +104,7 @@ def test_nothing_in_nothing_out(run, digits, tmp_path, capsys):
 def test_a_column_that_is_empty_at_first_may_hold_texts_later(tmp_path):
     from pyarrow import parquet
 
-    from fedpn.cli.commands.rows import GROUP, write_rows
+    from fedpn.core.rows import GROUP, write_rows
 
     rows = [{"label": None, "n": i} for i in range(GROUP)] + [{"label": "7", "n": GROUP}]
     assert write_rows(tmp_path / "a.parquet", iter(rows)) == GROUP + 1

@@ -1,4 +1,4 @@
-"""The command line: fedpn run | predict | export | report | compare | data …"""
+"""The command line: fedpn run | sweep | predict | export | report | compare | data …"""
 
 import argparse
 import os
@@ -18,12 +18,13 @@ from fedpn.cli.commands import (
     membership,
     run,
     serve,
+    sweep,
     tables,
 )
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
-FAMILIES = (run, answer, serve, labelled, membership, tables, data, doctor, flower)
+FAMILIES = (run, sweep, answer, serve, labelled, membership, tables, data, doctor, flower)
 
 
 class Parser(argparse.ArgumentParser):

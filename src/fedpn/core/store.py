@@ -85,10 +85,16 @@ def _is_draft(path: Path) -> bool:
 
 @contextmanager
 def claimed(path: Path, resume: bool = False) -> Iterator[None]:
-    """Claims a directory, and holds it against other processes, where the system knows locks."""
+    """Claims a directory for a run, and holds it."""
     claim(path, resume)
-    lock = path / LOCK
-    with lock.open("a+") as file:
+    with held(path):
+        yield
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Holds a directory against other processes, where the system knows locks."""
+    with (path / LOCK).open("a+") as file:
         with suppress(ImportError):
             import fcntl
 

@@ -13,9 +13,14 @@ from fedpn.reporting.finished import Metrics, read_metrics, read_settings
 from fedpn.reporting.tables import UNKNOWN
 
 Settings = dict[str, Any]
-FILES = ["metrics.json", "config.toml"]
+Figures = dict[str, float | None]
+FILES = ["metrics.json", "config.toml", "bundle.json"]
 SAME = ("dataset", "clients", "data")  # for figures of two runs to mean the same
-LEFT_OPEN = ("", "auto")  # values by which a setting leaves its choice to the algorithm
+LEFT_OPEN: tuple[Any, ...] = (
+    "",
+    "auto",
+    [],
+)  # values by which a setting leaves its choice to the algorithm
 HEAD = ("method", "answers", "seeds")
 TEXTS = len(HEAD)  # columns of texts; all others are of numbers
 
@@ -24,8 +29,31 @@ TEXTS = len(HEAD)  # columns of texts; all others are of numbers
 class Method:
     """Runs that differ in their seed alone."""
 
+    name: str
     settings: Settings  # of the first
     runs: list[Metrics]
+    paths: list[Path]
+
+    @property
+    def seeds(self) -> list[int]:
+        return [run.seed for run in self.runs]
+
+    @property
+    def headline(self) -> str:
+        """The way of answering that the method stands for."""
+        return self.runs[0].headline
+
+    def mean(self) -> Figures:
+        """The figures over seeds, under the names of their columns."""
+        found: Figures = summarise([columns(run) for run in self.runs])
+        return found
+
+    def error(self) -> Figures | None:
+        """The standard errors over seeds, where there are several."""
+        if len(self.runs) < 2:
+            return None
+        found: Figures = summarise([columns(run) for run in self.runs], standard_error)
+        return found
 
 
 def compare(paths: Sequence[Path]) -> list[list[str]]:
@@ -33,32 +61,65 @@ def compare(paths: Sequence[Path]) -> list[list[str]]:
 
     Runs that differ in their seed alone make one row, ± the standard error over seeds.
     """
-    methods = _methods(paths)
-    names = _names([method.settings for method in methods])
-    pairs = zip(names, methods, strict=True)
-    found = sorted((_row(name, method.runs) for name, method in pairs), reverse=True)
-    rows = [[*HEAD, *_columns(methods[0].runs[0])], *(row for _, row in found)]
+    return table(read_methods(paths))
+
+
+def table(methods: Sequence[Method]) -> list[list[str]]:
+    """Methods as rows of texts, below a head; figures that nobody has are left out."""
+    rows = [[*HEAD, *columns(methods[0].runs[0])], *map(_row, methods)]
     known = [j for j, _ in enumerate(rows[0]) if any(row[j] != UNKNOWN for row in rows[1:])]
     return [[row[j] for j in known] for row in rows]
 
 
-def _methods(paths: Sequence[Path]) -> list[Method]:
-    """Reads runs, and puts those together that differ in their seed alone."""
-    found: dict[str, Method] = {}
+def read_methods(paths: Sequence[Path]) -> list[Method]:
+    """Reads runs, puts those together that differ in their seed alone, and the best first."""
+    found: dict[str, list[tuple[Path, Settings]]] = {}
     first: Settings | None = None
     for path in paths:
         settings = read_settings(path)
         first = first or settings
-        for key in SAME:
-            if settings.get(key) != first.get(key):
-                raise UserError(
-                    f"{path} cannot be compared with the first run: they differ in {key} "
-                    f"({plain(str(settings.get(key)))} and {plain(str(first.get(key)))})"
-                )
-        seedless = {key: value for key, value in leaves(settings) if _matters(key)}
-        method = found.setdefault(repr(seedless), Method(settings, []))
-        method.runs.append(read_metrics(path))
-    return list(found.values())
+        _refuse_other_data(path, _chosen(settings), _chosen(first))
+        found.setdefault(repr(sorted(_chosen(settings).items())), []).append((path, settings))
+    groups = list(found.values())
+    names = _names([group[0][1] for group in groups])
+    pairs = zip(names, groups, strict=True)
+    methods = [_method(name, settings=g[0][1], paths=[p for p, _ in g]) for name, g in pairs]
+    return sorted(methods, key=_order, reverse=True)
+
+
+def _chosen(settings: Settings) -> Settings:
+    """What makes a method, as flat keys; what is left open counts like what nobody knew of yet."""
+    return {k: v for k, v in leaves(settings) if matters(k) and v not in LEFT_OPEN}
+
+
+def _refuse_other_data(path: Path, mine: Settings, first: Settings) -> None:
+    for key in {**first, **mine}:
+        if key.partition(".")[0] in SAME and mine.get(key) != first.get(key):
+            raise UserError(
+                f"{path} cannot be compared with the first run: they differ in {key} "
+                f"({plain(str(mine.get(key)))} and {plain(str(first.get(key)))})"
+            )
+
+
+def _method(name: str, settings: Settings, paths: list[Path]) -> Method:
+    runs = [read_metrics(path) for path in paths]
+    if len({run.seed for run in runs}) < len(runs):
+        raise UserError(f"two runs of {name} have the same seed")
+    return Method(name, settings, runs, paths)
+
+
+def _order(method: Method) -> tuple[float, str]:
+    mean = method.mean()
+    figure = next((mean[name] for name in ("Mix, %", "InD, %") if mean[name] is not None), 0.0)
+    return figure or 0.0, method.name
+
+
+def differing(methods: Sequence[Method]) -> list[str]:
+    """The settings in which methods differ, but for the algorithm, by their keys."""
+    flat = [dict(leaves(method.settings)) for method in methods]
+    keys = dict.fromkeys(key for tree in flat for key in tree if matters(key))
+    values = {key: {repr(tree[key]) for tree in flat if key in tree} for key in keys}
+    return [key for key, found in values.items() if len(found) > 1 and key != "algorithm"]
 
 
 def _names(settings: Sequence[Settings]) -> list[str]:
@@ -70,7 +131,7 @@ def _names(settings: Sequence[Settings]) -> list[str]:
         differences = [
             f"{key}={value}"
             for key, value in mine.items()
-            if _matters(key)
+            if matters(key)
             and value not in LEFT_OPEN
             and any(other.get(key) != value for other in namesakes)
         ]
@@ -78,31 +139,22 @@ def _names(settings: Sequence[Settings]) -> list[str]:
     return names
 
 
-def _matters(key: str) -> bool:
+def matters(key: str) -> bool:
     """Tells whether a setting makes a method: seeds are many, and engines compute the same.
 
-    >>> [key for key in ("seed", "engine.cohort", "train.batch") if _matters(key)]
+    >>> [key for key in ("seed", "engine.cohort", "train.batch") if matters(key)]
     ['train.batch']
     """
     return key != "seed" and not key.startswith("engine.")
 
 
-def _row(name: str, runs: Sequence[Metrics]) -> tuple[float, list[str]]:
-    """What a method is ordered by, and its row."""
-    seeds = [run.seed for run in runs]
-    if len(set(seeds)) < len(seeds):
-        raise UserError(f"two runs of {name} have the same seed")
-    columns = [_columns(run) for run in runs]
-    mean, error = summarise(columns), summarise(columns, standard_error)
-    cells = [
-        _cell(column, value, error[column] if len(runs) > 1 else None)
-        for column, value in mean.items()
-    ]
-    order = next((mean[column] for column in ("Mix, %", "InD, %") if mean[column] is not None), 0.0)
-    return order, [name, runs[0].headline, ", ".join(map(str, sorted(seeds))), *cells]
+def _row(method: Method) -> list[str]:
+    mean, error = method.mean(), method.error()
+    cells = [_cell(name, value, error[name] if error else None) for name, value in mean.items()]
+    return [method.name, method.headline, ", ".join(map(str, sorted(method.seeds))), *cells]
 
 
-def _columns(run: Metrics) -> dict[str, float | None]:
+def columns(run: Metrics) -> Figures:
     """The figures of a run under the names of their columns."""
     accuracy, worst, measures = run.accuracy[run.headline], run.worst[run.headline], run.measures
     return {

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
-from fedpn.core.settings import build, leaves, merge, nest
+from fedpn.core.settings import Tree, build, leaves, merge, nest
 from fedpn.core.source import name_of_own
+from fedpn.data.dataset import Dataset
 from fedpn.data.sources.given import NAME, take
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
@@ -41,16 +42,7 @@ def run(
     """
     if not isinstance(out, str | Path):
         raise UserError(f"out is a {type(out).__name__}: give the directory of the run, as a text")
-    data = settings.pop("dataset", "")
-    settings = {key: _named(key, value) for key, value in settings.items()}
-    tree = nest({key.replace("__", "."): value for key, value in settings.items()})
-    given = None
-    if isinstance(data, str | Path):
-        tree |= {"dataset": str(data)} if str(data) else {}
-    else:
-        columns = build(DataSettings, tree.get("data", {}), "data")
-        given = take(data, columns.wanted())
-        tree["dataset"] = NAME
+    tree, given = read_settings(settings)
     heard = listener or (Listener() if tell is None else _Teller(tell))
     if resume:
         kept = stored(Path(out))
@@ -61,10 +53,21 @@ def run(
     return Run(out)
 
 
-def _named(key: str, value: Any) -> Any:
+def read_settings(settings: dict[str, Any]) -> tuple[Tree, Dataset | None]:
+    """Settings as Python has them -> as files have them, and data that are in memory."""
+    named = {key: name_code(key, value) for key, value in settings.items() if key != "dataset"}
+    tree = nest({key.replace("__", "."): value for key, value in named.items()})
+    data = settings.get("dataset", "")
+    if isinstance(data, str | Path):
+        return tree | ({"dataset": str(data)} if str(data) else {}), None
+    columns = build(DataSettings, tree.get("data", {}), "data")
+    return tree | {"dataset": NAME}, take(data, columns.wanted())
+
+
+def name_code(key: str, value: Any) -> Any:
     """A class, function or module of the user's own by its name, as settings have it."""
     if isinstance(value, dict):
-        return {inner: _named(f"{key}.{inner}", part) for inner, part in value.items()}
+        return {inner: name_code(f"{key}.{inner}", part) for inner, part in value.items()}
     return value if isinstance(value, PLAIN) else name_of_own(key, value)
 
 

@@ -32,8 +32,8 @@ def add(commands: Any) -> None:
 
 def _paper(options: argparse.Namespace) -> int:
     from fedpn.cli.console import Interrupt
+    from fedpn.cli.overall import Overall
     from fedpn_paper import paper
-    from fedpn_paper.progress import Overall
 
     order = _order(options)
     out = options.out or Path("quick" if options.quick else "results")

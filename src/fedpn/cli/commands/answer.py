@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.cli.commands.command import command
-from fedpn.cli.commands.rows import write_rows
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
+from fedpn.core.rows import write_rows
 
 SECONDS = 5.0  # between two lines of progress
 SHOWN = ("answer", "confidence", "source", "outcome", "reason")

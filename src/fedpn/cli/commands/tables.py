@@ -1,11 +1,15 @@
 """fedpn report, compare, algorithms and settings: what there is to read."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedpn.cli.commands.command import command
-from fedpn.cli.commands.rows import write_rows
+from fedpn.core.errors import UserError
+from fedpn.core.rows import write_rows
+
+WRITTEN = {"out": "table", "csv": "clients", "parquet": "clients", "differences": "differences"}
 
 
 def add(commands: Any) -> None:
@@ -48,22 +52,39 @@ def _add_compare(commands: Any) -> None:
     text = "set runs of several methods on the same data side by side, the best first"
     option = command(commands, "compare", _compare, text).add_argument
     option("runs", type=Path, nargs="+", metavar="RUN", help="seeds of one method make one row")
-    option("--out", type=Path, help="the table as .csv, .jsonl or .md")
+    option("--out", type=Path, help="the table, as it is printed, as .csv, .jsonl or .md")
+    text = "figures of each client as numbers, a row each (.csv)"
+    option("--csv", type=Path, metavar="FILE", help=text)
+    option("--parquet", type=Path, metavar="FILE", help="the same as .parquet")
+    text = "every pair of methods as numbers: difference, interval, p (.csv, .jsonl, .md, .parquet)"
+    option("--differences", type=Path, metavar="FILE", help=text)
+    option("--plot", type=Path, metavar="FILE", help="a picture: .png, .svg or .pdf")
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from fedpn.core.aligned import aligned
-    from fedpn.core.store import verify
-    from fedpn.reporting.compare import FILES, TEXTS, compare
+    from fedpn.runs.studies.comparison import Comparison
 
-    for run in options.runs:
-        verify(run, FILES)
-    head, *rows = compare(options.runs)
-    lines = aligned([head, *rows], TEXTS)
-    print("\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]]))
-    if options.out is not None:
-        write_rows(options.out, [dict(zip(head, row, strict=True)) for row in rows])
-        print(f"\ntable: {options.out}")
+    for name in ("csv", "parquet"):
+        path = getattr(options, name)
+        if path is not None and path.suffix != f".{name}":
+            raise UserError(f"--{name} {path}: the name must end in .{name}")
+    found = Comparison(options.runs)
+    print(found)
+    head, *rows = found.lines()
+    written: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "out": lambda: [dict(zip(head, row, strict=True)) for row in rows],
+        "csv": found.rows,
+        "parquet": found.rows,
+        "differences": lambda: [one.row() for one in found.compared],
+    }
+    for name, values in written.items():
+        path = getattr(options, name)
+        if path is not None:
+            write_rows(path, values(), f"--{name}")
+            print(f"\n{WRITTEN[name]}: {path}")
+    if options.plot is not None:
+        found.picture.save(options.plot)
+        print(f"\nplot: {options.plot}")
 
 
 def _algorithms(options: argparse.Namespace) -> None:

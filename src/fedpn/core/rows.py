@@ -17,14 +17,14 @@ NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 GROUP = 4096  # rows of a Parquet file that are held at once
 
 
-def write_rows(path: Path, rows: Iterable[Row]) -> int:
+def write_rows(path: Path, rows: Iterable[Row], option: str = "--out") -> int:
     """Writes a table as its rows come, the keys of the first at its head; returns how many."""
     from fedpn.core.store import write_with
 
     if path.suffix not in WRITERS:
-        raise UserError(f"--out {path}: the name must end in {', '.join(WRITERS)}")
+        raise UserError(f"{option} {path}: the name must end in {', '.join(WRITERS)}")
     if not path.parent.is_dir():
-        raise UserError(f"--out {path}: there is no directory {path.parent}")
+        raise UserError(f"{option} {path}: there is no directory {path.parent}")
     count = 0
 
     def counted() -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""How far the whole paper has come: one bar with the time left, a line for each job that ends."""
+"""How far many jobs have come: one bar with the time left, a line for each that ends."""
 
 import sys
 import time
@@ -8,7 +8,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedpn_paper.scheduler import Job
+from fedpn.core.plain import plain
+from fedpn.runs.studies.scheduler import Job
 
 EVERY = 30.0  # seconds between plain lines
 
@@ -40,10 +41,11 @@ class Overall:
         self.progress.stop()
 
     def __call__(self, job: Job, done: float, words: str = "") -> None:
-        self.share[job.name] = done * job.weight
+        # Of stages that take turns, a job never goes back.
+        self.share[job.name] = max(done * job.weight, self.share.get(job.name, 0.0))
         if words:
             self.ended += 1
-            line = f"{job.name}: {words}"
+            line = plain(f"{job.name}: {words}")
             self.progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
         over = sum(self.share.values())
         left = time_left(time.monotonic() - self.began, over / max(self.total, 1e-9))

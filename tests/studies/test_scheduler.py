@@ -5,7 +5,7 @@ import signal
 import time
 
 from fedpn.federated.listener import Stopped
-from fedpn_paper import scheduler
+from fedpn.runs.studies import scheduler
 
 
 def _nothing(listener):

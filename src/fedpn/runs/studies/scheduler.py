@@ -4,12 +4,14 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, Protocol
 
+from fedpn.core.errors import UserError
 from fedpn.federated.listener import Listener, Stopped
 
 # How much of a run is over when a stage begins, and what its own steps add.
@@ -21,6 +23,7 @@ STAGES = {
     "evaluate": (0.96, 0.02),
     "report": (0.98, 0.02),
 }
+OTHERS = (0.85, 0.1)  # such as the sums of a head
 TICK = 0.5  # seconds between looks
 
 
@@ -41,8 +44,13 @@ class Hear(Protocol):
     def __call__(self, job: Job, done: float, words: str = "") -> None: ...
 
 
-def play(jobs: Sequence[Job], workers: int, hear: Hear, stop: Callable[[], bool]) -> dict[str, str]:
-    """Does the jobs in their order, so many at a time; returns what went wrong, by name."""
+def play(
+    jobs: Sequence[Job], workers: int, hear: Hear, stop: Callable[[], bool], threads: int = 1
+) -> dict[str, str]:
+    """Does the jobs in their order, so many at a time, each with so many threads.
+
+    Returns what went wrong, by name.
+    """
     waiting, running = list(jobs), dict[Job, tuple[BaseProcess, Connection]]()
     over, wrong, asked = set[str](), dict[str, str](), False
     names = {job.name for job in jobs}
@@ -64,7 +72,7 @@ def play(jobs: Sequence[Job], workers: int, hear: Hear, stop: Callable[[], bool]
                 end(job, f"needs {', '.join(sorted(job.needs & set(wrong)))}, which failed", True)
             for job in _ready(waiting, over, names, workers - len(running)):
                 waiting.remove(job)
-                running[job] = _start(job)
+                running[job] = _start(job, threads)
             for job, words, failed in _watch(running, hear):
                 del running[job]
                 end(job, words, failed)
@@ -78,16 +86,44 @@ def _ready(waiting: list[Job], over: set[str], names: set[str], room: int) -> li
     return [job for job in waiting if not ((job.needs | job.after) & names) - over][:room]
 
 
-def _start(job: Job) -> tuple[BaseProcess, Connection]:
+def play_here(jobs: Sequence[Job], hear: Hear, stop: Callable[[], bool]) -> dict[str, str]:
+    """Does the jobs one after the other in this process; returns what went wrong, by name.
+
+    For jobs that need what only this process has, such as data in memory.
+    """
+    wrong = dict[str, str]()
+    for job in jobs:
+        if stop():
+            break
+        words, failed = _end(job, Here(job, hear, stop))
+        if failed:
+            wrong[job.name] = words
+        hear(job, 1.0, words)
+    return wrong
+
+
+def _start(job: Job, threads: int) -> tuple[BaseProcess, Connection]:
     # A server that has loaded PyTorch forks workers at once; elsewhere each loads it anew.
     context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
-        context.set_forkserver_preload(["fedpn.runs.pipeline"])
+        context.set_forkserver_preload(["fedpn.runs.studies.tuned"])
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(job, theirs), name=job.name)
-    process.start()
+    process = context.Process(target=_work, args=(job, theirs, threads), name=job.name)
+    with _without_main():
+        process.start()
     theirs.close()
     return process, ours
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Workers need nothing of the script that began them; without this, each would run it again."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _watch(
@@ -117,6 +153,16 @@ def _ask(running: dict[Job, tuple[BaseProcess, Connection]]) -> None:
             pipe.send("stop")
 
 
+def share_done(stage: str, done: int, of: int) -> float:
+    """How much of a run is over.
+
+    >>> share_done("federate", 5, 10), share_done("evaluate", 0, 4)
+    (0.425, 0.96)
+    """
+    start, share = STAGES.get(stage, OTHERS)
+    return start + share * done / max(of, 1)
+
+
 class Speaker(Listener):
     """Passes on to the scheduler how far a job has come; asked to stop, it says so."""
 
@@ -124,29 +170,47 @@ class Speaker(Listener):
         self.pipe = pipe
 
     def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
-        start, share = STAGES.get(stage, (0.0, 0.99))
-        self.pipe.send((start + share * done / max(of, 1), None))
+        self.pipe.send((share_done(stage, done, of), None))
 
     def stopping(self) -> bool:
         return self.pipe.poll()
 
 
-def _work(job: Job, pipe: Connection) -> None:
-    """A worker's life: one thread, one job; asked to stop, it finishes its round."""
+class Here(Listener):
+    """The same of a job in this process."""
+
+    def __init__(self, job: Job, hear: Hear, stop: Callable[[], bool]) -> None:
+        self.job, self.hear, self.stop = job, hear, stop
+
+    def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
+        self.hear(self.job, share_done(stage, done, of))
+
+    def stopping(self) -> bool:
+        return self.stop()
+
+
+def _work(job: Job, pipe: Connection, threads: int) -> None:
+    """A worker's life: its threads, one job; asked to stop, it finishes its round."""
     import torch
 
     from fedpn.core.allocator import keep_freed_memory
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; the pipe tells
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     keep_freed_memory()
-
-    end = "done", False
-    try:
-        job.do(Speaker(pipe))
-    except Stopped as stopped:
-        end = f"stopped {stopped}", False
-    except Exception as error:
-        end = f"{type(error).__name__}: {error}", True
+    end = _end(job, Speaker(pipe))
     with suppress(ConnectionError):  # who asked for it may be gone
         pipe.send((1.0, end))
+
+
+def _end(job: Job, listener: Listener) -> tuple[str, bool]:
+    """Does a job; tells how it ended, and whether it failed."""
+    try:
+        job.do(listener)
+    except Stopped as stopped:
+        return f"stopped {stopped}", False
+    except UserError as error:  # a sentence as it stands
+        return str(error), True
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", True
+    return "done", False
