@@ -4,6 +4,7 @@ import html
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import fedpn
+from fedpn.algorithms import base
 from fedpn.cli.main import main
 from fedpn.data.sources.datasets import load as load_dataset
 
@@ -248,8 +250,6 @@ def twice(labels, clients, seed):
 
 def test_what_is_made_in_a_function_is_kept_as_text(tmp_path, digits):
     """As in a notebook: a module, a router, an algorithm and a density that no file holds."""
-    import fedpn.algorithms.base as base
-
     width = 12
 
     class Small(torch.nn.Module):
@@ -272,11 +272,18 @@ def test_what_is_made_in_a_function_is_kept_as_text(tmp_path, digits):
     def doubt(opinion):
         return 1 - opinion.probs.amax(-1)
 
-    own = {"model__encoder": Small, "algorithm": Gentle, "routing__router": doubt}
+    @dataclass(frozen=True)
+    class Slow(Gentle):
+        lr: float = 0.005
+
+    own = {"model__encoder": Small, "algorithm": Slow, "routing__router": doubt}
     quick = {"rounds": 2, "clients": 3, "train__steps": 2, "routing__rule": "quantiles"}
     run = fedpn.run(tmp_path / "run", **own, **quick)
     kept = {path.name for path in (tmp_path / "run" / "code").iterdir()}
-    assert kept == {"own_Small.py", "own_Gentle.py", "own_doubt.py"}
+    assert kept == {"own_Small.py", "own_Slow.py", "own_doubt.py"}
+    text = (tmp_path / "run" / "code" / "own_Slow.py").read_text()
+    assert text.index("class Gentle(base.FedAvg)") < text.index("class Slow(Gentle)")
+    exec(compile(text, "own_Slow.py", "exec"), {"__name__": "own_Slow"})
     here = run.predictor(0, trust=True).predict_proba(digits[0][:5])
     code = "import numpy, fedpn, sys; digits = numpy.load(sys.argv[2])['x'];"
     code += "print(fedpn.load(sys.argv[1], 0, trust=True).predict_proba(digits).tolist())"

@@ -8,10 +8,11 @@ import builtins
 import copy
 import inspect
 import linecache
+import symtable
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from fedpn.core.errors import UserError
@@ -65,29 +66,34 @@ def _collect(thing: Any, head: dict[str, str], parts: dict[int, str]) -> None:
         value = known[name]
         if getattr(builtins, name, None) is value:
             continue
-        if isinstance(value, ModuleType):
-            head[name] = f"import {value.__name__} as {name}"
+        line = _import(name, value, thing)
+        if line:
+            head[name] = line
         elif _is_plain(value):
             head[name] = f"{name} = {value!r}"
-        elif not _has_a_home(value, thing):
-            if id(value) not in parts:
-                parts[id(value)] = ""  # it may refer to what refers to it
-                _collect(value, head, parts)
-        else:
-            head[name] = f"from {value.__module__} import {value.__name__} as {name}"
+        elif not isinstance(value, type | FunctionType):
+            raise UserError(
+                f"{thing.__name__} refers to {name!r}, a {type(value).__name__} that cannot be "
+                "written down: make it inside, or put the code into a file"
+            )
+        elif id(value) not in parts:
+            parts[id(value)] = ""  # it may refer to what refers to it
+            _collect(value, head, parts)
     parts.pop(id(thing), None)  # after all that it needs
     parts[id(thing)] = text
 
 
-def _has_a_home(value: Any, thing: Any) -> bool:
-    """Whether a value can be imported, rather than be written down."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if module is None or name is None:
-        raise UserError(
-            f"{thing.__name__} refers to a {type(value).__name__} that cannot be written down: "
-            "make it inside, or put the code into a file"
-        )
-    return module != thing.__module__ and "." not in name and module != "__main__"
+def _import(name: str, value: Any, thing: Any) -> str:
+    """The line that imports a value; "" for what has no home but the notebook."""
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__} as {name}"
+    if isinstance(value, type | FunctionType):
+        home, known = value.__module__, value.__name__
+        alone = home in ("__main__", thing.__module__) or "<" in value.__qualname__
+        return "" if alone else f"from {home} import {known} as {name}"
+    homes = [m for m in list(sys.modules.values()) if getattr(m, "__dict__", {}).get(name) is value]
+    away = [m.__name__ for m in homes if m.__name__ not in ("__main__", thing.__module__)]
+    return "" if _is_plain(value) or not away else f"from {away[0]} import {name}"
 
 
 def _is_plain(value: Any) -> bool:
@@ -107,32 +113,53 @@ def _functions(thing: Any) -> Iterator[FunctionType]:
 
 def _around(thing: Any) -> Mapping[str, Any]:
     """What names mean where a thing was made."""
-    found: dict[str, Any] = {}
+    found = dict(vars(sys.modules.get(thing.__module__, builtins)))
+    found |= {base.__name__: base for base in getattr(thing, "__bases__", ())}
     for function in _functions(thing):
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         inside = {name: cell.cell_contents for name, cell in cells if name != "__class__"}
-        found = {**function.__globals__, **found, **inside}
+        found |= {**function.__globals__, **inside}
     return found
 
 
 def _text(thing: Any) -> str:
     """The text of a thing as it was typed, with its decorators."""
-    code: CodeType | None = next((f.__code__ for f in _functions(thing)), None)
-    lines = linecache.getlines(code.co_filename) if code else []
-    for node in ast.walk(ast.parse("".join(lines))) if code else ():
-        kinds = ast.ClassDef | ast.FunctionDef
-        if not isinstance(node, kinds) or node.name != thing.__name__ or not node.end_lineno:
-            continue
-        first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
-        if code and first <= code.co_firstlineno <= node.end_lineno:
-            return textwrap.dedent("".join(lines[first - 1 : node.end_lineno]))
+    code = next((f.__code__ for f in _functions(thing)), None)
+    file = getattr(sys.modules.get(thing.__module__), "__file__", None)
+    # A class of fields alone does not tell where it was typed: the newest of its name is meant.
+    places = [code.co_filename] if code else [file] if file else [*linecache.cache][::-1]
+    for lines in map(linecache.getlines, places):
+        for node in _definitions("".join(lines), thing.__name__):
+            first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+            last = node.end_lineno or first
+            if code is None or first <= code.co_firstlineno <= last:
+                return textwrap.dedent("".join(lines[first - 1 : last]))
     raise UserError(
-        f"the text of {getattr(thing, '__name__', thing)} is not to be had, so that it cannot be "
-        "kept with the run: put it into a file"
+        f"the text of {thing.__name__} is not to be had, so that it cannot be kept with the run: "
+        "put it into a file"
     )
 
 
+def _definitions(text: str, name: str) -> list[ast.ClassDef | ast.FunctionDef]:
+    """The classes and functions of a name in a text; none where it is no Python."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return []
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return [node for node in nodes if isinstance(node, kinds) and node.name == name]
+
+
 def _names(text: str) -> list[str]:
-    """The names that a text refers to, in their order."""
-    nodes = ast.walk(ast.parse(text))
-    return list(dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name)))
+    """The names that a text takes from around it, in their order."""
+    found: dict[str, None] = {}
+    tables = [symtable.symtable(text, "text", "exec")]
+    for table in tables:  # grows by those inside
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            outside = symbol.is_global() or (
+                table.get_type() == "module" and symbol.is_referenced()
+            )
+            if symbol.is_referenced() and outside:
+                found[symbol.get_name()] = None
+    return list(found)

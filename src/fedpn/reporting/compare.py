@@ -135,7 +135,7 @@ def _names(settings: Sequence[Settings]) -> list[str]:
             and value not in LEFT_OPEN
             and any(other.get(key) != value for other in namesakes)
         ]
-        names.append(plain(" ".join([mine["algorithm"], *differences])))
+        names.append(plain(" ".join([mine["algorithm"].rpartition(":")[2], *differences])))
     return names
 
 

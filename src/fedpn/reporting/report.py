@@ -76,8 +76,9 @@ def _without_copies(run: Metrics) -> Metrics:
 def heading(runs: Sequence[Metrics], origin: Origin) -> str:
     """Which method on which data, in one line; the data have the name that their owner gave."""
     run, seeds = runs[0], ", ".join(str(run.seed) for run in runs)
+    method = run.algorithm.rpartition(":")[2]  # of one's own, without its file
     return (
-        f"{run.algorithm} on {origin.dataset}: {_count(run.clients, 'client')}, "
+        f"{method} on {origin.dataset}: {_count(run.clients, 'client')}, "
         f"{_count(run.rounds, 'round')}, {'seeds' if len(runs) > 1 else 'seed'} {seeds}"
     )
 
