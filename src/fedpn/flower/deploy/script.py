@@ -50,7 +50,7 @@ def _end_with_child() -> None:
                 print(f"a part of {sys.argv[0]} has ended", file=sys.stderr, flush=True)
                 return _ask_to_end()
         except ChildProcessError:  # none yet, or it was asked for
-            time.sleep(SECONDS)
+            time.sleep(1.0)
 
 
 def _ask_to_end() -> None:
