@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from flwr.supernode import start_client_internal
+from flwr.supernode import fleet_http_connection, start_client_internal
 
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy import link, node, programs
@@ -109,6 +109,16 @@ def test_a_port_that_another_took_meanwhile_is_changed(serve, tmp_path):
         serve((TAKEN, False), port=free_port())
 
 
+def test_a_node_that_the_superlink_failed_tries_again(serve):
+    """As where its database was locked: at its first start, and after it was let in."""
+    failed = "Failed to initialize the connection to the SuperLink.\nServer error '500'"
+    said, lives = serve((failed, False), (JOINED, False), (failed, False), ("killed", False))
+    assert said == ["the SuperNode ended with status 3; trying again in 0 s"] * 4
+    assert len(lives) == 5
+    with pytest.raises(Failure, match="ended with status 3"):
+        serve(*[(failed, False)] * 9, patience=0.0)
+
+
 def test_a_node_that_never_came_up_is_a_failure(serve):
     with pytest.raises(Failure, match="ended with status 3"):
         serve(("no such option", False))
@@ -135,6 +145,7 @@ def test_a_superlink_that_came_up_and_ends_is_started_anew(up, tmp_path, monkeyp
 def test_flower_still_says_what_is_listened_for():
     source = inspect.getsource(start_client_internal)
     assert node.JOINED in source
+    assert node.FAILED in inspect.getsource(fleet_http_connection)
     assert f"status. {node.DROPPED}" in source
 
 

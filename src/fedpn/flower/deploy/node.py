@@ -20,6 +20,7 @@ PAUSE = 5.0
 # What a SuperNode says.
 JOINED = "SuperNode ID:"
 SHUT = "[code: 2004]"
+FAILED = "Failed to initialize the connection"
 TAKEN = "address already in use"
 # It drops a message of a run that was stopped, but not the task that it made of it. The answer
 # comes later and is sent in the place of the next one, which waits for the one after: from then on
@@ -42,27 +43,25 @@ def serve(
     if port is not None and is_taken("127.0.0.1", port):
         raise UserError(f"--port {port} is taken; choose another, or leave it out")
     facts = {**facts, "state-dir": str(state.resolve())}
-    with _kept(state), Foreground((JOINED, SHUT, TAKEN, DROPPED)) as foreground:
+    passing = {SHUT, FAILED} if port else {SHUT, FAILED, TAKEN}  # may be over the next time
+    with _kept(state), Foreground((JOINED, DROPPED, SHUT, FAILED, TAKEN)) as foreground:
         _wait_for(connection, foreground, say)
-        until = time.monotonic() + patience
+        until, known = time.monotonic() + patience, False
         while not foreground.asked:
             at = port or free_port()
             command = supernode(connection.address, connection.here, at, files, facts)
             status = _live(command, state, foreground)
             if foreground.asked:
                 return
-            if JOINED in foreground.heard:
-                until = time.monotonic() + patience
-            elif SHUT in foreground.heard and time.monotonic() + PAUSE > until:
-                raise UserError(
-                    f"the SuperLink at {connection.address} does not let this node in: register "
-                    "its public key there (fedpn flower register), or end its other session"
-                )
-            why = _reason(foreground.heard, status, port is None)
-            if DROPPED in foreground.heard:
-                say(f"{why}; starting it anew")
+            heard, now = foreground.heard, time.monotonic()
+            if JOINED in heard:
+                until, known = now + patience, True
+            elif now + PAUSE > until or not (known or passing & heard):
+                raise _end(heard, status, connection.address)
+            if DROPPED in heard:
+                say(f"{_reason(heard, status)}; starting it anew")
             else:
-                say(f"{why}; trying again in {PAUSE:.0f} s")
+                say(f"{_reason(heard, status)}; trying again in {PAUSE:.0f} s")
                 foreground.pause(PAUSE)
 
 
@@ -76,20 +75,28 @@ def _live(command: Sequence[str], state: Path, foreground: Foreground) -> int | 
     return status
 
 
-def _reason(heard: set[str], status: int | None, any_port: bool) -> str:
-    """Why a SuperNode is to be started anew; a Failure where that would not help."""
+def _end(heard: set[str], status: int | None, address: str) -> Exception:
+    """Why a SuperNode is not started anew."""
+    if SHUT in heard:
+        return UserError(
+            f"the SuperLink at {address} does not let this node in: register its public key there "
+            "(fedpn flower register), or end its other session"
+        )
+    return Failure(f"the SuperNode ended with status {status}")
+
+
+def _reason(heard: set[str], status: int | None) -> str:
+    """Why a SuperNode is to be started anew."""
     if DROPPED in heard:
         return "the SuperNode dropped a message of a run that was stopped"
-    if JOINED in heard:
-        return f"the SuperNode ended with status {status}"
-    if SHUT in heard:
+    if SHUT in heard and JOINED not in heard:
         return (
             "the SuperLink does not let this node in: its key is not registered, or its last "
             "session is not over yet"
         )
-    if TAKEN in heard and any_port:
+    if TAKEN in heard and JOINED not in heard:
         return "another program took the SuperNode's port"
-    raise Failure(f"the SuperNode ended with status {status}")
+    return f"the SuperNode ended with status {status}"
 
 
 def _wait_for(connection: Connection, foreground: Foreground, say: Say) -> None:
