@@ -600,10 +600,10 @@ def test_waiting_tells_who_is_there_and_who_is_not(tmp_path, monkeypatch, capsys
         conduct(grid, settings("fedavg"), tmp_path / "run", nodes=5, timeout=0.05)
     told = [e["warning"] for e in events(capsys) if "are here" in e.get("warning", "")]
     unnamed = "one is connected and has not told its name yet, asked"
-    first = f"2 of 5 nodes are here: 0, 1; {unnamed} once; {unnamed} 0 times; not connected: 1"
+    first = f"2 of 5 nodes are here: 0, 1; {unnamed} once; {unnamed} 0 times; 1 more to come"
     assert told[0] == first
-    assert told[1] == f"3 of 5 nodes are here: 0, 1, 3; {unnamed} 2 times; not connected: 1"
-    assert told[2:] == ["4 of 5 nodes are here: 0, 1, 3, 2; not connected: 1"]
+    assert told[1] == f"3 of 5 nodes are here: 0, 1, 3; {unnamed} 2 times; 1 more to come"
+    assert told[2:] == ["4 of 5 nodes are here: 0, 1, 3, 2; 1 more to come"]
 
 
 def test_the_same_is_told_again_after_a_while(tmp_path, monkeypatch, capsys):

@@ -166,9 +166,10 @@ def test_a_program_has_its_words_and_its_status(code, status, tmp_path):
 def test_a_program_ends_with_its_work_though_a_thread_goes_on(tmp_path):
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\n"
     assert _run(tmp_path, code).returncode == 0
-    done = _run(tmp_path, code + "raise ValueError('no')")
-    assert done.returncode == 1
-    assert "ValueError: no" in done.stderr
+    for last, words in (("raise ValueError('no')", "ValueError: no\n"), ("exit('no')", "no\n")):
+        done = _run(tmp_path, code + last)
+        assert done.returncode == 1
+        assert done.stderr.endswith(words)
 
 
 def test_a_program_ends_with_a_thread_that_fails(tmp_path):

@@ -111,7 +111,7 @@ class Roster:
         if missing:
             words.append(f"missing: {', '.join(missing)}")
         elif count > len(self.present) + len(unknown):
-            words.append(f"not connected: {count - len(self.present) - len(unknown)}")
+            words.append(f"{count - len(self.present) - len(unknown)} more to come")
         text, now = "; ".join(words), time.monotonic()
         if text != self.told[0] or now - self.told[1] > TOLD:
             self.told = text, now

@@ -27,6 +27,8 @@ def main() -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
         status = 0
     except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
