@@ -93,11 +93,13 @@ class Deployment:
         """Waits as long as the run or a node says something new."""
         began = heard = time.monotonic()
         known: set[str] = set()
-        while not ready():
-            now, said = time.monotonic(), self._said()
+        while True:
+            alive, now, said = run.alive, time.monotonic(), self._said()
+            if ready():
+                return
             if said - known:
                 known, heard = said, now
-            if now - heard > STILL or now - began > LONGEST or not run.alive:
+            if now - heard > STILL or now - began > LONGEST or not alive:
                 why = f"in {now - began:.0f} s, of which {now - heard:.0f} s without a new word"
                 raise Failure(f"{run.name} was not ready {why}")
             time.sleep(0.2)

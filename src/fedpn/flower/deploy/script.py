@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 
-SECONDS = 5.0  # in which whoever started a process has asked how it ended, if he means to
+SECONDS = 5.0  # in which one who wants to know how a process ended has asked
 
 
 def main() -> None:
