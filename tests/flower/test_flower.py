@@ -546,6 +546,7 @@ def test_sums_without_a_node_that_is_gone_are_told(tmp_path, capsys):
     conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run", nodes=3)
     told = [e.get("warning", "") for e in events(capsys)]
     assert any("1 is away: 'look at rows' is done without its rows" in text for text in told)
+    assert "3 of 4 nodes are here: 0, 2, 3; missing: 1" in told
 
 
 def test_a_mute_node_is_not_asked_for_ever(tmp_path, capsys):

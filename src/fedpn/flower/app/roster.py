@@ -91,7 +91,7 @@ class Roster:
             missing = sorted(wanted - self.present.keys())
             if not missing and len(self.present) >= count:
                 return []
-            self._tell_missing(max(count, len(wanted)), missing)
+            self._tell_missing(max(count, len(wanted | self.present.keys())), missing)
             if self.present.keys() - before:
                 until = time.monotonic() + seconds
             if time.monotonic() > until and not self.silent.keys() & self._unknown():
