@@ -552,6 +552,7 @@ def test_sums_without_a_node_that_is_gone_are_told(tmp_path, capsys):
     conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run", nodes=3)
     told = [e.get("warning", "") for e in events(capsys)]
     assert any("1 is away: 'look at rows' is done without its rows" in text for text in told)
+    assert "3 of 4 nodes are here: 0, 2, 3; missing: 1" in told
 
 
 def test_a_mute_node_is_not_asked_for_ever(tmp_path, capsys):
@@ -586,6 +587,41 @@ def test_a_node_that_is_slow_to_tell_its_name_is_waited_for(tmp_path, monkeypatc
     conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run", timeout=0.0)
     assert len(asked) == roster_module.ASKED - 1
     assert len(metrics(tmp_path / "run")["per_client"]) == 4
+
+
+def test_waiting_tells_who_is_there_and_who_is_not(tmp_path, monkeypatch, capsys):
+    """One comes late, one is slow to tell its name, one never comes."""
+    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
+    grid, asked = LocalGrid(nodes(tmp_path)), []
+    late = {103: grid.nodes.pop(103)}
+
+    def slow(kind, number, content):
+        if kind == "query.introduce" and number == 102 and len(asked) < 2:
+            asked.append(number)
+            return None
+        grid.nodes.update(late)
+        return content
+
+    grid.spoil = slow
+    with pytest.raises(RuntimeError, match=r"4 of 5 nodes came .*\(0, 1, 3, 2\)"):
+        conduct(grid, settings("fedavg"), tmp_path / "run", nodes=5, timeout=0.05)
+    told = [e["warning"] for e in events(capsys) if "are here" in e.get("warning", "")]
+    unnamed = "one is connected and has not told its name yet, asked"
+    first = f"2 of 5 nodes are here: 0, 1; {unnamed} once; {unnamed} 0 times; 1 more to come"
+    assert told[0] == first
+    assert told[1] == f"3 of 5 nodes are here: 0, 1, 3; {unnamed} 2 times; 1 more to come"
+    assert told[2:] == ["4 of 5 nodes are here: 0, 1, 3, 2; 1 more to come"]
+
+
+def test_the_same_is_told_again_after_a_while(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
+    monkeypatch.setattr(roster_module, "TOLD", 0.2)
+    grid = LocalGrid(nodes(tmp_path))
+    with pytest.raises(RuntimeError, match="4 of 5 nodes came"):
+        conduct(grid, settings("fedavg"), tmp_path / "run", nodes=5, timeout=1.0)
+    told = [e["warning"] for e in events(capsys) if "are here" in e.get("warning", "")]
+    assert len(set(told)) == 1
+    assert 2 <= len(told) <= 6
 
 
 def test_when_all_fail_the_run_fails(tmp_path, capsys):

@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import torch
 import fedpn
 from fedpn.cli.main import main
 from fedpn.core.store import read_json, read_tensors
-from fedpn.flower.deploy.processes import Child, free_port
+from fedpn.flower.deploy.processes import Child, Failure, free_port
 from fedpn.runs.config import resolve
 from fedpn.runs.pipeline import run as simulate
 from fedpn.runs.prepare import deal
@@ -35,7 +37,8 @@ SETTINGS = {
     "fedpn": {"adapt_steps": 60, "adapt_epochs": 1},
 }
 START = 120.0  # seconds, on a busy machine
-RUN = 400.0
+STILL = 300.0  # in which neither the run nor a node says anything new
+LONGEST = 1800.0
 QUICK = {"OMP_NUM_THREADS": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
 
 
@@ -86,6 +89,25 @@ class Deployment:
         words = (*words, "--timeout", "900")  # for nodes to come, on a busy machine
         return self.start(out, *words, *more)
 
+    def wait(self, run: Child, ready: Callable[[], bool]) -> None:
+        """Waits as long as the run or a node says something new."""
+        began = heard = time.monotonic()
+        known: set[str] = set()
+        while True:
+            alive, now, said = run.alive, time.monotonic(), self._said()
+            if ready():
+                return
+            if said - known:
+                known, heard = said, now
+            if now - heard > STILL or now - began > LONGEST or not alive:
+                why = f"in {now - began:.0f} s, of which {now - heard:.0f} s without a new word"
+                raise Failure(f"{run.name} was not ready {why}")
+            time.sleep(0.2)
+
+    def _said(self) -> set[str]:
+        logs = (child.log for child in self.children if child.name != "superlink")
+        return {line for log in logs if log for line in log.read_text().splitlines()}
+
     def _here(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """Makes paths of those words that are names in this directory."""
         places = re.compile(r"certs(/.*)?|state-.*|config\.toml")
@@ -97,6 +119,7 @@ class Deployment:
 
     def __exit__(self, *error: object) -> None:
         for child in self.children:
+            print(f"--- {child.name}, last words:\n{child.tail(60)}")  # seen where the test fails
             child.ask_to_end()
         for child in self.children:
             child.stop()
@@ -138,11 +161,12 @@ def play(place: Path) -> dict[str, Any]:
         run = deployment.run("run")
         seen["unregistered"] = deployment.refused(f"certs/node-{NODES}", "--patience", "0")
         seen["alien"] = deployment.refused("certs/alien")
-        run.wait_until(lambda: "federated rounds 3/3" in run.tail(200), RUN)
+        deployment.wait(run, lambda: "federated rounds 3/3" in run.tail(200))
         nodes[1].kill()
         seen["killed"] = nodes[1].family(), (place / "state-node-1" / "bundle").exists()
         deployment.start_node(1)
-        seen["status"], seen["words"] = run.process.wait(RUN), run.tail(200)
+        deployment.wait(run, lambda: not run.alive)
+        seen["status"], seen["words"] = run.process.returncode, run.tail(200)
         ending = [child for child in deployment.children if child.alive]
         for child in ending:
             child.ask_to_end()

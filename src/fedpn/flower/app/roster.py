@@ -16,6 +16,7 @@ from flwr.serverapp import Grid
 from fedpn.flower.app.records import INTRODUCE, Order, Report, pack_order, read_report
 
 PAUSE = 1.0  # seconds between looks for nodes
+TOLD = 60.0  # seconds between two tellings of the same
 INTRODUCTION = 120.0  # seconds for a node to tell its name: others wait meanwhile
 ASKED = 6  # times; on a busy machine a node takes minutes to start its first process
 
@@ -56,6 +57,7 @@ class Roster:
     present: dict[str, int] = field(default_factory=dict)
     strangers: set[int] = field(default_factory=set)  # numbers that did not introduce themselves
     silent: dict[int, int] = field(default_factory=dict)  # how often they were asked in vain
+    told: tuple[str, float] = ("", 0.0)  # who was said to be missing, and when
 
     def look(self) -> None:
         """Learns who is there; those who are new are asked for their names."""
@@ -90,11 +92,31 @@ class Roster:
             missing = sorted(wanted - self.present.keys())
             if not missing and len(self.present) >= count:
                 return []
+            self._tell_missing(max(count, len(wanted | self.present.keys())), missing)
             if self.present.keys() - before:
                 until = time.monotonic() + seconds
             if time.monotonic() > until and not self.silent.keys() & self._unknown():
                 return missing
             time.sleep(PAUSE)
+
+    def _tell_missing(self, count: int, missing: Sequence[str]) -> None:
+        """Says who is there and who is not, where that is new or was said long ago."""
+        here = ", ".join(self.present) or "none"
+        words = [f"{len(self.present)} of {count} nodes are here: {here}"]
+        unknown = self._unknown()
+        for number in sorted(unknown):
+            times = self.silent.get(number, 0)
+            words.append(f"one is connected and has not told its name yet, asked {_times(times)}")
+        if self.strangers:
+            words.append(f"left out: {len(self.strangers)}")
+        if missing:
+            words.append(f"missing: {', '.join(missing)}")
+        elif count > len(self.present) + len(unknown):
+            words.append(f"{count - len(self.present) - len(unknown)} more to come")
+        text, now = "; ".join(words), time.monotonic()
+        if text != self.told[0] or now - self.told[1] > TOLD:
+            self.told = text, now
+            self.warn(text)
 
     def _unknown(self) -> set[int]:
         """Numbers that are there and have neither told their names nor been left out."""
@@ -193,6 +215,14 @@ class Roster:
         if known and known.rows != new.rows:
             return f"it has {new.rows} training rows now, and had {known.rows}"
         return ""
+
+
+def _times(count: int) -> str:
+    """
+    >>> _times(1), _times(2)
+    ('once', '2 times')
+    """
+    return "once" if count == 1 else f"{count} times"
 
 
 def _place(member: Member) -> tuple[int, str]:

@@ -4,22 +4,22 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
+from collections.abc import Iterable
 from types import FrameType
 from typing import Self
 
 from fedpn.flower.deploy.processes import Child
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-KEPT = 40  # lines, from which the reason of an end is told
 
 
 class Foreground:
-    """Stays with programs until it is asked to end."""
+    """Stays with programs until it is asked to end; hears which of some phrases they say."""
 
-    def __init__(self) -> None:
+    def __init__(self, phrases: Iterable[str] = ()) -> None:
         self.asked = False
-        self.words: deque[str] = deque(maxlen=KEPT)
+        self.phrases = tuple(phrases)
+        self.heard: set[str] = set()
 
     def __enter__(self) -> Self:
         self.before = {number: signal.signal(number, self._hear) for number in SIGNALS}
@@ -34,14 +34,14 @@ class Foreground:
 
     def show(self, child: Child) -> threading.Thread:
         """Begins to show what a program says."""
-        self.words.clear()
+        self.heard = set()
         thread = threading.Thread(target=self._pump, args=(child,), daemon=True)
         thread.start()
         return thread
 
-    def stay(self, child: Child) -> None:
-        """Waits until the program ends, or is to end."""
-        while child.alive and not self.asked:
+    def stay(self, child: Child, until: str = "") -> None:
+        """Waits until the program ends, is to end, or has said a phrase."""
+        while child.alive and not self.asked and until not in self.heard:
             time.sleep(0.1)
 
     def pause(self, seconds: float) -> None:
@@ -54,6 +54,6 @@ class Foreground:
         assert child.process.stdout is not None
         for raw in child.process.stdout:
             line = raw.decode(errors="replace")
-            self.words.append(line)
+            self.heard |= {phrase for phrase in self.phrases if phrase in line}
             sys.stdout.write(line)
             sys.stdout.flush()

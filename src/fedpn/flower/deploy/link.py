@@ -1,6 +1,9 @@
-"""A SuperLink in the foreground, which lets in the nodes whose keys it was given."""
+"""A SuperLink in the foreground, which lets in the nodes whose keys it was given.
 
-from collections.abc import Callable
+One that ends by itself after it came up is started anew.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedpn.core.errors import UserError
@@ -10,10 +13,11 @@ from fedpn.flower.deploy.environment import environment
 from fedpn.flower.deploy.foreground import Foreground
 from fedpn.flower.deploy.health import answers, is_here, is_taken
 from fedpn.flower.deploy.home import Connection, write_home
-from fedpn.flower.deploy.processes import Child, Failure
+from fedpn.flower.deploy.processes import Child
 from fedpn.flower.deploy.programs import LinkFiles, superlink
 
 SECONDS = 60.0  # to start
+PAUSE = 5.0  # before it is started anew
 OPEN = (
     "whoever reaches {address} can submit a run, and a run is code that every node executes: let "
     "others reach only /v1/fleet/ and /health, through a proxy (docs/flower.md)"
@@ -36,7 +40,24 @@ def serve(host: str, port: int, files: LinkFiles | None, database: Path, say: Sa
     home = write_home(database.with_suffix(".home"), connection)
     if not is_here(host):
         say(OPEN.format(address=f"{host}:{port}"))
-    with Foreground() as foreground, Child("SuperLink", command, environment(home)) as child:
+    with Foreground() as foreground:
+        while not foreground.asked:
+            status = _live(command, connection, home, files, foreground, say)
+            if not foreground.asked:
+                say(f"the SuperLink ended with status {status}; starting it anew")
+                foreground.pause(PAUSE)
+
+
+def _live(
+    command: Sequence[str],
+    connection: Connection,
+    home: Path,
+    files: LinkFiles | None,
+    foreground: Foreground,
+    say: Say,
+) -> int | None:
+    """One life of a SuperLink; how it ended, where it did by itself. One must come up."""
+    with Child("SuperLink", command, environment(home)) as child:
         foreground.show(child)
 
         def ready() -> bool:
@@ -48,7 +69,6 @@ def serve(host: str, port: int, files: LinkFiles | None, database: Path, say: Sa
             if not foreground.asked and control.register(home, key):
                 say(f"{key.stem} may join")
         if not foreground.asked:
-            say(f"the SuperLink is ready at {reached}; Ctrl-C ends it")
+            say(f"the SuperLink is ready at {connection.address}; Ctrl-C ends it")
         foreground.stay(child)
-        if not foreground.asked:
-            raise Failure(f"the SuperLink ended with status {child.process.returncode}")
+        return child.process.poll()

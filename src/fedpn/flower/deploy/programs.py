@@ -1,5 +1,6 @@
 """The command lines of Flower's SuperLink and SuperNode, with safe defaults."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +8,9 @@ from typing import NamedTuple
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy.environment import program
 from fedpn.flower.deploy.health import is_here
+
+# Starts a program that ends when a part of it fails; -P: no module of the directory it starts in.
+_SCRIPT = (sys.executable, "-P", "-m", "fedpn.flower.deploy.script")
 
 
 class LinkFiles(NamedTuple):
@@ -55,7 +59,7 @@ def superlink(host: str, port: int, files: LinkFiles | None, database: Path) -> 
             f"--host {host} is in others' reach, so it needs TLS and node keys: make them with "
             "fedpn flower certs, and give --certs"
         )
-    command = [program("flower-superlink"), "--host", host, "--port", str(port)]
+    command = [*_SCRIPT, program("flower-superlink"), "--host", host, "--port", str(port)]
     command += ["--database", str(database.resolve())]
     command.append("--disable-runtime-dependency-installation")
     if files is None:
@@ -73,7 +77,7 @@ def supernode(
             f"--superlink {address} is another machine, so this needs TLS and a node key: give "
             "--certs"
         )
-    command = [program("flower-supernode"), "--superlink", address]
+    command = [*_SCRIPT, program("flower-supernode"), "--superlink", address]
     command += ["--host", "127.0.0.1", "--port", str(port), "--node-config", node_config(facts)]
     if files is None:
         return [*command, "--insecure"]
