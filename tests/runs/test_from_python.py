@@ -353,3 +353,19 @@ def test_a_density_of_ones_own(tmp_path, digits):
 def test_what_no_setting_takes(tmp_path):
     with pytest.raises(fedpn.UserError, match="model__encoder is a object, which no setting takes"):
         fedpn.run(tmp_path / "run", model__encoder=object())
+
+
+def test_what_is_wrong_is_told_as_python_has_it(tmp_path):
+    frame = Frame({"a": np.arange(20.0), "sick": np.arange(20) % 2})
+    with pytest.raises(fedpn.UserError, match=r"name the label column with data__label=…"):
+        fedpn.run(tmp_path / "run", dataset=frame)
+    fedpn.run(tmp_path / "full", **FAST, clients=np.int64(3))
+    with pytest.raises(fedpn.UserError, match="overwrite=True") as caught:
+        fedpn.run(tmp_path / "full", **FAST, clients=3)
+    assert "--" not in str(caught.value)
+
+
+def test_nothing_asked_is_nothing_answered(quick_run, digits):
+    predictor = fedpn.load(quick_run, client=0)
+    assert predictor([]) == [] and predictor(digits[0][:0]) == []
+    assert predictor.predict_proba([]).shape == (0, 10)

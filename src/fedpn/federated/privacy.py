@@ -15,7 +15,7 @@ ALWAYS = (
     "the figures of the evaluation and the clients' mean losses",
     "what stays with each client: its own model, thresholds and rule",
 )
-COLUMNS = "means and deviations of a table's columns, from exact sums"
+COLUMNS = "exact sums and counts, by which a table's columns are prepared and normalised"
 UPLOADS = "what the server itself is sent, to which it adds the noise"
 
 

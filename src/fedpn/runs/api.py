@@ -1,5 +1,6 @@
 """The whole way of the data from Python, as `fedpn run` goes it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ from fedpn.runs.result import Run
 from fedpn.runs.settings import DataSettings
 
 PLAIN = (str, int, float, bool, list, tuple, type(None), Path)
+WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"--set \"([^\"]*)\""), r"--set \1"),
+    (re.compile(r"--set ([\w.]+)="), lambda found: found[1].replace(".", "__") + "="),
+    (re.compile(r"--(resume|overwrite|trust)\b"), r"\1=True"),
+    (re.compile(r"--([a-z]+)\b"), r"\1"),
+)
 
 
 def run(
@@ -42,15 +49,29 @@ def run(
     """
     if not isinstance(out, str | Path):
         raise UserError(f"out is a {type(out).__name__}: give the directory of the run, as a text")
-    tree, given = read_settings(settings)
     heard = listener or (Listener() if tell is None else _Teller(tell))
-    if resume:
-        kept = stored(Path(out))
-        if not trust:
-            refuse_strange_code(kept, [value for _, value in leaves(tree)], Path(out))
-        tree = merge(kept, tree)
-    pipeline.run(resolve([tree]), Path(out), resume, heard, given=given, overwrite=overwrite)
+    try:
+        tree, given = read_settings(settings)
+        if resume:
+            kept = stored(Path(out))
+            if not trust:
+                refuse_strange_code(kept, [value for _, value in leaves(tree)], Path(out))
+            tree = merge(kept, tree)
+        pipeline.run(resolve([tree]), Path(out), resume, heard, given=given, overwrite=overwrite)
+    except UserError as error:
+        raise type(error)(in_python(str(error))) from None
     return Run(out)
+
+
+def in_python(text: str) -> str:
+    """A message that speaks of the command line, as whoever calls `fedpn.run` would say it.
+
+    >>> in_python("use fewer --clients, or --set data.partition=dirichlet; or give --overwrite")
+    'use fewer clients, or data__partition=dirichlet; or give overwrite=True'
+    """
+    for spoken, said in WORDS:
+        text = spoken.sub(said, text)
+    return text
 
 
 def read_settings(settings: dict[str, Any]) -> tuple[Tree, Dataset | None]:
@@ -68,7 +89,9 @@ def name_code(key: str, value: Any) -> Any:
     """A class, function or module of the user's own by its name, as settings have it."""
     if isinstance(value, dict):
         return {inner: name_code(f"{key}.{inner}", part) for inner, part in value.items()}
-    return value if isinstance(value, PLAIN) else name_of_own(key, value)
+    if isinstance(value, PLAIN):
+        return value
+    return value.item() if hasattr(value, "item") else name_of_own(key, value)  # NumPy's numbers
 
 
 class _Teller(Listener):

@@ -107,9 +107,9 @@ class Predictor:
         The columns of a data frame are found by their names, if the model was trained on a table.
         """
         b = self.bundle
-        x = torch.from_numpy(conform(as_array(inputs, b), b.blueprint.shape))
-        if not len(x):
+        if hasattr(inputs, "__len__") and not len(inputs):
             return Answers()
+        x = torch.from_numpy(conform(as_array(inputs, b), b.blueprint.shape))
         views = self.views(x)
         self.own_share = self.find_share(views, own_share)
         decision, sound = self.decide(x, views._replace(share=self.own_share))
