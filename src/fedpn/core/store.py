@@ -33,8 +33,8 @@ def claim(path: Path, resume: bool = False) -> None:
             raise UserError(f"--resume: {path} holds no run (it has no config.toml)")
     elif path.exists() and not _left_behind(path):
         raise UserError(
-            f"--out {path} is not empty; choose another (a run that is there goes on with --resume, "
-            "or is replaced with --overwrite)"
+            f"--out {path} is not empty; choose another (a run there goes on with --resume, and is "
+            "replaced with --overwrite)"
         )
     make_folder(path)
 
