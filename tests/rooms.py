@@ -17,7 +17,7 @@ core
 """
 
 INSIDE = {
-    "cli": "main / commands / console · overall",
+    "cli": "main / commands · welcome / console · overall",
     "flower": "app · deploy",
     "service": """
         app / routes / state / worker / drift · explain · guard · library · samples /

@@ -32,6 +32,7 @@ from fedpn.federated.simulator import Simulator
 from fedpn.federated.site import Site
 from fedpn.federated.training import Train, sample
 from fedpn.nn.posterior import parameters
+from fedpn.runs.config import resolve
 from oracles import ORACLES, Outcome, Setting
 from settings import SIZES, Kept, play, setting, work_of
 
@@ -321,6 +322,22 @@ def test_fedbn_without_normalisation_says_what_to_do():
 def test_scaffold_refuses_momentum():
     with pytest.raises(UserError, match="plain SGD"):
         Scaffold(momentum=0.9)
+
+
+@pytest.mark.parametrize(("rates", "left"), [({}, 0.75), ({"adapt_lr": 0.5}, 0.5)])
+def test_perfedavgs_last_step_may_have_a_rate_of_its_own(rates, left):
+    optimizer = PerFedAvg(inner_lr=0.25, **rates).adapt_optimizer()
+    one = {"w": torch.ones(1)}
+    assert optimizer.update(one, one, optimizer.init(one))[0]["w"] == left
+
+
+def test_pfedmes_server_may_step_beyond_the_mean():
+    """The authors' β goes up to 2."""
+    server, mean = ({"model": {"w": torch.full((1,), value)}} for value in (1.0, 2.0))
+    assert PFedMe(mix=2.0).aggregate(server, mean, 1.0)["model"]["w"] == 3
+    assert resolve([{"algorithm": "pfedme", "pfedme": {"mix": 2.0}}]).method.mix == 2
+    with pytest.raises(UserError, match=r"pfedme\.mix is 2\.5"):
+        resolve([{"algorithm": "pfedme", "pfedme": {"mix": 2.5}}])
 
 
 def test_batches_gather_the_planned_rows():

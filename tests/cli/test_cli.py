@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shlex
 import shutil
 import tomllib
@@ -74,7 +75,6 @@ QUICK += ["--set", "method.adapt_epochs=0"]
         (["export", "nowhere", "--out", "there"], "nowhere is not a directory"),
         (["data", "check", "nowhere.csv"], "nowhere.csv"),
         (["data", "show", "digits", "--out", "x.pdf"], ".png or .html"),
-        ([], "COMMAND"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, words, capsys, tmp_path, monkeypatch):
@@ -474,16 +474,40 @@ def test_the_list_names_subsets(real_data, capsys):
     assert "50000" in said
 
 
-def test_readme_commands_exist(capsys):
-    """Every `fedpn …` line of the README parses."""
+def test_fedpn_alone_says_what_to_do_next(quick_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert "fedpn data check FILE" in said and "fedpn predict RUN INPUTS" in said
+    shutil.copytree(quick_run, tmp_path / "runs" / "mine")
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert "fedpn serve runs/mine" in said and "runs/mine/report.html" in said
+
+
+PAGES = ["README.md", "docs/commands.md", "docs/data.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_docs_exist(page):
+    """Every `fedpn …` line of a block parses."""
     from fedpn.cli.main import _parser
 
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    section = readme.split("## From the command line")[1].split("##")[0]
-    lines = [x.strip() for x in section.splitlines() if x.strip().startswith("fedpn ")]
-    assert lines
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    blocks = "\n".join(text.split("```")[1::2])
+    lines = [line for line in blocks.splitlines() if line.startswith("fedpn ")]
     for line in lines:
-        _parser().parse_args(shlex.split(line, comments=True)[1:])
+        if " on " not in line:  # what a run says of itself
+            _parser().parse_args(shlex.split(line, comments=True)[1:])
+    assert lines or page == "docs/data.md"
+
+
+def test_links_in_the_docs_lead_somewhere():
+    root = Path(__file__).parents[2]
+    for page in [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("*/README.md")]:
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
 def test_doctor_tells_what_is_in_use(capsys):

@@ -34,7 +34,6 @@ def place(tmp_path_factory, quick_run):
         "empty.csv": "",
         "head.csv": "a,b,label\n",
         "good.csv": "a,b,label\n" + "1,2,x\n3,4,y\n" * 30,
-        "text.csv": "a,b,label\n" + "1,two,x\n3,4,y\n" * 30,
         "twice.csv": "a,a,label\n" + "1,2,x\n3,4,y\n" * 30,
         "ragged.csv": "a,b,label\n1,2,x\n3,y\n" * 5,
         "nolabel.csv": "a,b\n1,2\n3,4\n",
@@ -129,7 +128,6 @@ RUNS = {
     "--dataset nowhere/x.csv": "nowhere/x.csv",
     "--dataset empty.csv": "empty.csv is empty",
     "--dataset head.csv": "head.csv",
-    "--dataset text.csv": "two",
     "--dataset twice.csv": "twice.csv",
     "--dataset ragged.csv": "ragged.csv",
     "--dataset nolabel.csv": "label",
@@ -208,7 +206,6 @@ OTHERS = {
     "serve FOLDER --port 99999999": "--port is 99999999, but must be from 1 to 65535",
     "serve FOLDER --host 0.0.0.0": "set $FEDPN_TOKEN to a long secret",
     "frobnicate": "invalid choice: 'frobnicate'",
-    "": "the following arguments are required: COMMAND",
 }
 CASES = [("run --set " + words, told) for words, told in SETTINGS.items()]
 CASES += [(f"run {words}", told) for words, told in RUNS.items()]

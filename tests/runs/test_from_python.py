@@ -298,7 +298,8 @@ def test_a_module_that_is_made_already(tmp_path, digits):
     made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 16))
     before = made[1].weight.clone()
     quick = {"rounds": 2, "clients": 3, "train__steps": 2, "algorithm": "fedavg"}
-    run = fedpn.run(tmp_path / "frozen", model__encoder=made, model__frozen=True, **quick)
+    still = {"model__frozen": True, "method__weight_decay": 0.1}
+    run = fedpn.run(tmp_path / "frozen", model__encoder=made, **still, **quick)
     predictor = run.predictor(0, trust=True)
     torch.testing.assert_close(predictor.bundle.shared["encoder.encoder.1.weight"], before)
     moved = fedpn.run(tmp_path / "moved", model__encoder=made, **quick).predictor(0, trust=True)

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from torch import Tensor
 
 from fedpn.algorithms.base import FedAvg
-from fedpn.core.bounds import Natural, Positive, Share
+from fedpn.core.bounds import Natural, NonNegative, Positive, Share
 from fedpn.core.errors import UserError
 from fedpn.core.gradient import gradient
 from fedpn.core.optim import Optimizer, sgd
@@ -29,6 +29,9 @@ class PerFedAvg(FedAvg):
     inner_lr: Positive = 0.01
     delta: Positive = 1e-3
     adapt_steps: Natural = 1
+    adapt_lr: Annotated[
+        NonNegative, "of the step before it predicts; 0: inner_lr, as in training"
+    ] = 0.0
 
     headline: ClassVar[str] = "personal"
     citation: ClassVar[str] = "Fallah et al., 2020"
@@ -37,7 +40,7 @@ class PerFedAvg(FedAvg):
         return self.trainable(task, name)
 
     def adapt_optimizer(self) -> Optimizer:
-        return sgd(self.inner_lr)
+        return sgd(self.adapt_lr or self.inner_lr)
 
     def step(self, task: Task, server: Slots, local: Slots, batch: Batch) -> Slots:
         w, counted = split(local["model"], lambda n: self.trainable(task, n))

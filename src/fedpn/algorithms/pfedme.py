@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from torch import Tensor
 
 from fedpn.algorithms.base import FedAvg
-from fedpn.core.bounds import Count, Positive, Share
+from fedpn.core.bounds import Bounds, Count, Positive, Share
 from fedpn.core.gradient import gradient
 from fedpn.core.task import Batch, Task
 from fedpn.core.trees import Params, Slots, split, zip_with
@@ -23,7 +23,7 @@ class PFedMe(FedAvg):
     tether: Positive = 15.0
     inner_steps: Count = 5
     inner_lr: Positive = 0.01
-    mix: Annotated[Share, "β, of the server's step towards the mean"] = 1.0
+    mix: Annotated[float, Bounds(above=0, high=2), "β, of the server's step to the mean"] = 1.0
 
     headline: ClassVar[str] = "personal"
     citation: ClassVar[str] = "Dinh et al., 2020"

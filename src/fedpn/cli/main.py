@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, NoReturn
 
 import fedpn
@@ -21,6 +22,7 @@ from fedpn.cli.commands import (
     sweep,
     tables,
 )
+from fedpn.cli.welcome import welcome
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
@@ -40,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
+    if not arguments:
+        print(welcome(Path.cwd()))
+        return 0
     try:
         options = _parser().parse_args(arguments)
         status: int = options.do(options) or 0

@@ -75,17 +75,21 @@ class MLP(nn.Module):
 
 
 class Frozen(nn.Module):
-    """An encoder that no gradient reaches."""
+    """An encoder that stays as it is: its weights are buffers, which nothing trains or decays."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
         self.encoder = encoder.eval()
+        for module in encoder.modules():
+            for name, weight in list(module.named_parameters(recurse=False)):
+                delattr(module, name)
+                module.register_buffer(name, weight.detach())
         if hasattr(encoder, "layers"):
             self.layers = encoder.layers
 
     def forward(self, x: Tensor) -> Tensor:  # [B, ...] -> [B, D]
         z: Tensor = self.encoder(x)
-        return z.detach()
+        return z
 
     def train(self, mode: bool = True) -> "Frozen":
         """Stays in the mode in which it answers: its norms do not move either."""
