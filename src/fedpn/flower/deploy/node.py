@@ -43,13 +43,16 @@ def serve(
     if port is not None and is_taken("127.0.0.1", port):
         raise UserError(f"--port {port} is taken; choose another, or leave it out")
     facts = {**facts, "state-dir": str(state.resolve())}
+
+    def make() -> list[str]:
+        return supernode(connection.address, connection.here, port or free_port(), files, facts)
+
+    command = make()  # before anybody is talked to: it refuses another machine without TLS
     passing = {SHUT, FAILED} if port else {SHUT, FAILED, TAKEN}  # may be over the next time
     with _kept(state), Foreground((JOINED, DROPPED, SHUT, FAILED, TAKEN)) as foreground:
         _wait_for(connection, foreground, say)
         until, known = time.monotonic() + patience, False
         while not foreground.asked:
-            at = port or free_port()
-            command = supernode(connection.address, connection.here, at, files, facts)
             status = _live(command, state, foreground)
             if foreground.asked:
                 return
@@ -63,6 +66,7 @@ def serve(
             else:
                 say(f"{_reason(heard, status)}; trying again in {PAUSE:.0f} s")
                 foreground.pause(PAUSE)
+            command = make()
 
 
 def _live(command: Sequence[str], state: Path, foreground: Foreground) -> int | None:
