@@ -12,8 +12,8 @@ from fedpn.core.errors import UserError
 from fedpn.data.sources.folder import load_folder
 from fedpn.data.sources.picture import from_bytes, from_pillow
 from fedpn.service.decode import decode
+from fedpn.serving.conform import _picture
 from fedpn.serving.inputs import read_inputs
-from fedpn.serving.predict import _picture
 
 SIZE = (16, 12)
 RNG = np.random.default_rng(0)
