@@ -15,17 +15,20 @@ from fedpn.data.sources import picture
 from fedpn.data.sources.csvs import Table
 from fedpn.data.sources.guard import some
 from fedpn.data.sources.table import table_rows
-from fedpn.serving.bundle import About
 
 PREFIXES = ("data:image/", "data:application/dicom")
 
 
-def decode(inputs: Sequence[Any], about: About) -> Array:
+def decode(
+    inputs: Sequence[Any],
+    shape: Sequence[int],
+    features: Sequence[str],
+    recipe: Recipe | None = None,
+) -> Array:
     """Rows of a table by name or in order, nested lists of pixels, or pictures as base64."""
-    shape, features = tuple(about.blueprint.shape), about.features
-    if about.recipe is not None:
-        return _cells(inputs, features, about.recipe)
-    return np.stack([_one(value, i, shape, features) for i, value in enumerate(inputs)])
+    if recipe is not None:
+        return _cells(inputs, features, recipe)
+    return np.stack([_one(value, i, tuple(shape), features) for i, value in enumerate(inputs)])
 
 
 def _cells(inputs: Sequence[Any], features: Sequence[str], recipe: Recipe) -> Array:

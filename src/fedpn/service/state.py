@@ -56,7 +56,8 @@ class Service:
         if not question.inputs:
             return []
         share = None if question.own_share == "auto" else float(question.own_share)
-        rows = await asyncio.to_thread(decode, question.inputs, about)
+        form = (about.blueprint.shape, about.features, about.recipe)
+        rows = await asyncio.to_thread(decode, question.inputs, *form)
         try:
             done = self.worker.submit(Job(client, rows, share, question.explain))
             return await asyncio.wait_for(asyncio.wrap_future(done), self.limits.seconds)
