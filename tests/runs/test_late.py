@@ -55,8 +55,8 @@ def test_every_method_serves_clients_that_never_trained(algorithm, tmp_path):
     assert run["clients"] == 3 and run["unseen"]["clients"] == 2
     assert run["unseen"]["accuracy"].keys() == run["accuracy"].keys()
     assert len(run["unseen"]["per_client"]) == len(run["unseen"]["names"]) == 2
-    assert "2 clients that never trained" in report.text([tmp_path / "run"])
-    assert "took no part in training" in run.report.read_text(encoding="utf-8")
+    assert "unseen (2), %" in report.text([tmp_path / "run"])
+    assert "Clients that never trained: each was served" in run.report.read_text(encoding="utf-8")
 
 
 def test_newcomers_learn_what_a_method_lets_them_learn_for_themselves(tmp_path):

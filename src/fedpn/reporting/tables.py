@@ -34,7 +34,7 @@ def unseen_table(runs: Sequence[Metrics]) -> list[list[str]]:
     if not late or len(late) < len(runs):
         return []
     (_, *names), *rows = accuracy_table(late)
-    return [[f"{late[0].clients} clients that never trained, %", *names], *rows]
+    return [[f"unseen ({late[0].clients}), %", *names], *rows]
 
 
 def client_table(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin) -> list[list[str]]:
