@@ -40,7 +40,7 @@ def rows(count=5000, seed=0):
             "Station": "" if gone[i, 3] else ward[i],
             "Raucher": "" if gone[i, 4] else ("nein", "ja")[int(smokes[i])],
             "Aufnahme": dates[i].item().strftime("%d.%m.%Y"),
-            "Dosis": dose[i],
+            "Dosis": int(dose[i]),
             "Kosten": german(cost[i], 2),
             "Land": "DE",
             "Bemerkung": "" if i % 3 else f"siehe Akte {i}",

@@ -420,7 +420,7 @@ def test_a_bundle_of_another_format_is_refused_in_a_sentence(quick_run, tmp_path
     ):
         assert main(command) == 2
         said = capsys.readouterr().err.strip()
-        assert said.startswith(f"fedpn: {old} is of format 1, and this fedpn reads format 4")
+        assert said.startswith(f"fedpn: {old} is of format 1, and this fedpn reads format 5")
         assert "train anew" in said
         assert "\n" not in said
     assert not (tmp_path / "new").exists()

@@ -65,7 +65,7 @@ def test_claims(tmp_path):
     store.claim(tmp_path / "new" / "deep")
     assert (tmp_path / "new" / "deep").is_dir()
     store.claim(tmp_path / "new" / "deep")  # nothing is in it yet
-    with pytest.raises(UserError, match=r"new is not empty; choose another, or add --resume"):
+    with pytest.raises(UserError, match=r"new is not empty; choose another, or --resume"):
         store.claim(tmp_path / "new")
     with pytest.raises(UserError, match=r"choose another$"), store.drafted(tmp_path / "new"):
         pass

@@ -10,11 +10,20 @@ from sklearn.preprocessing import OneHotEncoder
 
 from fedpn.core.errors import UserError
 from fedpn.data.cells import CELL, Kind, of_numbers
-from fedpn.data.census import Census, Values, count_values, make_recipe, plan, take_census
+from fedpn.data.census import (
+    Census,
+    Values,
+    count_values,
+    is_sound,
+    make_recipe,
+    plan,
+    take_census,
+)
 from fedpn.data.dataset import Dataset
 from fedpn.data.prepared import prepared
-from fedpn.data.recipe import Column, Recipe, read_recipe
+from fedpn.data.recipe import Column, Recipe, know, read_recipe
 from fedpn.data.sources.columns import read_columns
+from fedpn.data.sources.table import ways_of
 
 WARDS = ["surgery", "medicine", "icu"]
 
@@ -136,8 +145,8 @@ def test_some_cells_may_be_something_else():
     done = prepared(dataset, recipe)
     assert done.x[:5, 1].tolist() == [1.0] * 5 and done.x[5:, 1].sum() == 0
     assert done.remarks == ("'a': 5 cells that are no number, such as '<5', count as missing",)
-    half = read_columns({"a": ["<5"] * 50 + texts[5:]}, ["a"])
-    assert [gone.name for gone in learned([half.x], ["a"]).left_out] == ["a"]
+    half = read_columns({"a": ["<5"] * 40 + texts[40:], "b": texts}, ["a", "b"])
+    assert [gone.name for gone in learned([half.x], ["a", "b"]).left_out] == ["a"]
 
 
 def test_wide_tables_do_not_take_all_memory():
@@ -187,3 +196,61 @@ def test_the_width_is_that_of_rows():
     )
     recipe = Recipe(columns)
     assert recipe(np.zeros((1, 3), CELL)).shape == (1, recipe.width) == (1, len(recipe.features))
+
+
+def test_what_never_was_a_gap_makes_a_stranger():
+    """An unreadable cell is not answered as if it were the median."""
+    recipe = learned([of_numbers(np.arange(50.0)[:, None])], ["a"])
+    cells = read_columns({"a": ["1.2OO", "", "7"]}, ["a"]).x
+    x = recipe(cells)[:, 0]
+    assert np.isnan(x[0]) and x[1] == np.float32(recipe.columns[0].fill) and x[2] == 7
+
+
+def test_letters_for_sexes_are_no_yes_and_no():
+    texts = ["f"] * 95 + ["m"] * 5
+    column = learned([read_columns({"sex": texts}, ["sex"]).x], ["sex"]).columns[0]
+    assert column.kind == "category" and len(column.values) == 2
+
+
+def test_nothing_to_learn_from_is_told():
+    cells = of_numbers(np.ones((50, 1)))
+    with pytest.raises(UserError, match=r"no column is left to learn from \('k': it has one value"):
+        learned([cells], ["k"])
+
+
+def test_columns_called_like_what_is_made_of_others():
+    columns = (Column("a", "number", 0.0, True), Column("a is missing", "number"))
+    recipe = Recipe(columns)
+    row = recipe(of_numbers(np.array([[5.0, 2.0]])))[0]
+    assert recipe.told(row) == [5.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"total": 1e300},
+        {"kinds": 1e300},
+        {"kinds": -1.0},
+        {"kinds": 0.5},
+        {"squares": -1.0},
+        {"total": 50.0},
+        {"different": 99.0},
+        {"squares": float("nan")},
+    ],
+    ids=str,
+)
+def test_sums_that_no_rows_have(change):
+    census = take_census(of_numbers(np.random.default_rng(0).random((20, 3))))
+    assert is_sound(census)
+    for name, value in change.items():
+        wrong = getattr(census, name).copy()
+        wrong[1] = value
+        assert not is_sound(census._replace(**{name: wrong}))
+
+
+def test_a_sign_alone_is_what_it_was_among_others():
+    found = read_columns({"rhesus": ["+", "-"] * 20, "x": ["1", ""] * 20}, ["rhesus", "x"])
+    recipe = know(learned([found.x], ["rhesus", "x"]), found.words, found.styles)
+    alone = read_columns({"rhesus": ["-"], "x": ["-"]}, ["rhesus", "x"], ways_of(recipe))
+    assert recipe.told(recipe(alone.x)[0])[0] == "-"
+    assert alone.x["kind"][0].tolist() == [Kind.TEXT, Kind.MISSING]

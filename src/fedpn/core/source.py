@@ -52,6 +52,18 @@ def source_of(thing: Callable[..., Any]) -> str:
     head: dict[str, str] = {}
     parts: dict[int, str] = {}
     _collect(thing, head, parts)
+    text = _composed(head, parts)
+    try:  # what is kept must be what can be opened
+        exec(compile(text, thing.__name__, "exec"), {"__name__": OWN + thing.__name__})
+    except Exception as error:
+        raise UserError(
+            f"{thing.__name__} cannot be kept with the run ({type(error).__name__}: {error}): put "
+            "it into a file"
+        ) from None
+    return text
+
+
+def _composed(head: dict[str, str], parts: dict[int, str]) -> str:
     imports = sorted(line for line in head.values() if line.startswith(("import", "from")))
     constants = [line for line in head.values() if not line.startswith(("import", "from"))]
     return "\n".join([*imports, "", *constants, "", "", "\n\n".join(parts.values())])
@@ -70,7 +82,7 @@ def _collect(thing: Any, head: dict[str, str], parts: dict[int, str]) -> None:
         if line:
             head[name] = line
         elif _is_plain(value):
-            head[name] = f"{name} = {value!r}"
+            head[name] = f"{name} = {_written(value)}"
         elif not isinstance(value, type | FunctionType):
             raise UserError(
                 f"{thing.__name__} refers to {name!r}, a {type(value).__name__} that cannot be "
@@ -94,6 +106,19 @@ def _import(name: str, value: Any, thing: Any) -> str:
     homes = [m for m in list(sys.modules.values()) if getattr(m, "__dict__", {}).get(name) is value]
     away = [m.__name__ for m in homes if m.__name__ not in ("__main__", thing.__module__)]
     return "" if _is_plain(value) or not away else f"from {away[0]} import {name}"
+
+
+def _written(value: Any) -> str:
+    """A plain value as Python reads it back.
+
+    >>> _written((1, float("inf"), "a"))
+    "(1, float('inf'), 'a',)"
+    """
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, tuple):
+        return f"({''.join(f'{_written(inner)}, ' for inner in value).rstrip(' ')})"
+    return f"float({str(value)!r})" if isinstance(value, float) else repr(value)
 
 
 def _is_plain(value: Any) -> bool:

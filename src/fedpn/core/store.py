@@ -32,10 +32,7 @@ def claim(path: Path, resume: bool = False) -> None:
         if not (path / "config.toml").exists():
             raise UserError(f"--resume: {path} holds no run (it has no config.toml)")
     elif path.exists() and not _left_behind(path):
-        raise UserError(
-            f"--out {path} is not empty; choose another (a run there goes on with --resume, and is "
-            "replaced with --overwrite)"
-        )
+        raise UserError(f"--out {path} is not empty; choose another, or --resume, or --overwrite")
     make_folder(path)
 
 

@@ -12,14 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedpn.core.errors import UserError
 from fedpn.data.cells import Array, Kind, as_days, as_numbers, buckets
 from fedpn.data.recipe import LARGEST, MOST_BITS, Column, LeftOut, Recipe
 
+MOST_COLUMNS = 1 << 16
 MOSTLY = 0.9  # a column is of a kind if so many of its values are; what is not counts as missing
 RARE = 5  # rows: values that fewer have are "another", and nobody learns of them
 MOST = 64  # values of a category
 HALF = 0.5  # a category whose known values cover less is a text
 BINS = 256
+LEAST_BITS = 8
 ROOM = 1 << 22  # numbers that the counts of all categories may take
 SURE = 50  # values, all different, that make an identifier
 IDENTIFIER = re.compile(
@@ -48,6 +51,26 @@ def take_census(cells: Array) -> Census:  # [N, F]
     )
 
 
+def is_sound(census: Census) -> bool:
+    """Whether sums can be those of one client's rows."""
+    with np.errstate(all="ignore"):  # what overflows is not sound
+        return all(bool(part.all()) for part in _bounds(census))
+
+
+def _bounds(census: Census) -> Iterator[Array]:
+    rows = census.kinds.sum(1)
+    most = rows[:, None] * LARGEST
+    yield from (
+        (census.kinds >= 0) & (census.kinds == np.round(census.kinds)),
+        rows == rows[:1],
+        rows < 1e15,
+        np.abs(census.total) <= most,
+        (census.squares >= 0) & (census.squares <= most * LARGEST),
+        census.total**2 <= rows[:, None] * census.squares * (1 + 1e-9) + 1e-9,
+        (census.different >= 0) & (census.different <= rows),
+    )
+
+
 def _different(numbers: Array) -> Array:  # [N, F] -> [F]
     """How many whole numbers occur once; 0 where not all are whole."""
     ordered = np.sort(numbers, axis=0)  # what is missing comes last
@@ -66,6 +89,7 @@ class Plan(NamedTuple):
     reasons: tuple[str, ...]
     mean: Array  # [F] of numbers, or of dates
     spread: Array  # [F]
+    named: frozenset[str] = frozenset()  # columns whose numbers are names
 
     @property
     def categories(self) -> list[int]:
@@ -79,7 +103,7 @@ class Plan(NamedTuple):
     def bits(self) -> int:
         """Of a value's bucket: as many as there is room for."""
         room = ROOM // max(1, len(self.categories))
-        return max(8, min(MOST_BITS, room.bit_length() - 1))
+        return max(LEAST_BITS, min(MOST_BITS, room.bit_length() - 1))
 
 
 def plan(census: Census, names: Sequence[str], categories: Collection[str] = ()) -> Plan:
@@ -88,8 +112,12 @@ def plan(census: Census, names: Sequence[str], categories: Collection[str] = ())
     told = counts.sum(1) - counts[:, Kind.MISSING]
     numbers = counts[:, [Kind.NUMBER, Kind.YES, Kind.NO]].sum(1)
     said = counts[:, [Kind.YES, Kind.NO]].sum(1)
+    if len(names) > MOST_COLUMNS:
+        raise UserError(f"{len(names)} columns that are not all numbers; name those to use")
     is_date = (counts[:, Kind.DATE] >= MOSTLY * told) & (told > 0)
-    is_number = (numbers >= MOSTLY * told) & (told > 0)
+    # Yes and no beside other words are names; numbers beside a few are numbers all the same.
+    words = (said > 0) & (counts[:, Kind.TEXT] > 0)
+    is_number = (numbers >= MOSTLY * told) & (told > 0) & ~words
     look = is_date.astype(np.int64)[:, None]
     count = np.maximum(np.where(is_date, counts[:, Kind.DATE], numbers), 1)
     mean = np.take_along_axis(census.total, look, 1)[:, 0] / count
@@ -112,7 +140,7 @@ def plan(census: Census, names: Sequence[str], categories: Collection[str] = ())
             reason = "it is an identifier: another number in every row"
         kinds.append("" if reason else kind)
         reasons.append(reason)
-    return Plan(tuple(kinds), tuple(reasons), mean, spread)
+    return Plan(tuple(kinds), tuple(reasons), mean, spread, frozenset(categories))
 
 
 class Values(NamedTuple):
@@ -124,10 +152,11 @@ class Values(NamedTuple):
 
 def count_values(cells: Array, plan: Plan) -> Values:
     """Counts one client's rows."""
-    found = np.zeros((len(plan.categories), 1 << plan.bits))
-    for place, i in enumerate(plan.categories):
+    categories, bits = plan.categories, plan.bits
+    found = np.zeros((len(categories), 1 << bits))
+    for place, i in enumerate(categories):
         there = cells[:, i][cells["kind"][:, i] != Kind.MISSING]
-        found[place] = np.bincount(buckets(there["value"], plan.bits), minlength=1 << plan.bits)
+        found[place] = np.bincount(buckets(there["value"], bits), minlength=1 << bits)
     measured = plan.measured
     part, edges = cells[:, measured], _edges(plan)
     is_date = np.array([plan.kinds[i] == "date" for i in measured], bool)
@@ -160,7 +189,11 @@ def make_recipe(
         if column is None:
             left_out.append(LeftOut(names[i], why))
             continue
-        columns[i] = replace(column, missing=bool(census.kinds[i, Kind.MISSING]))
+        lacking = bool(census.kinds[i, Kind.MISSING])
+        columns[i] = replace(column, missing=lacking, text=names[i] in plan.named)
+    if not columns:
+        told = "; ".join(f"{gone.name!r}: {gone.why}" for gone in left_out[:8])
+        raise UserError(f"no column is left to learn from ({told})")
     return Recipe(tuple(columns[i] for i in sorted(columns)), tuple(left_out), plan.bits)
 
 

@@ -1,13 +1,12 @@
 """A raw table, prepared by a recipe: every row a list of numbers."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from fedpn.data.cells import Kind, of_numbers
 from fedpn.data.dataset import Array, Dataset
-from fedpn.data.recipe import Recipe, know
+from fedpn.data.recipe import Recipe, know, odd_cells
 
 
 def cells_of(dataset: Dataset) -> Array:
@@ -15,12 +14,24 @@ def cells_of(dataset: Dataset) -> Array:
     return dataset.x if dataset.is_raw else of_numbers(dataset.x)
 
 
+def has_gaps(dataset: Dataset) -> bool:
+    """Whether some cells of a table are no numbers."""
+    return dataset.is_raw and bool((dataset.x["kind"] != Kind.NUMBER).any())
+
+
+def numbers_if(dataset: Dataset) -> Dataset:
+    """The same as plain numbers, where all cells are."""
+    if not dataset.is_raw or has_gaps(dataset):
+        return dataset
+    return replace(dataset, x=dataset.x["value"].astype(np.float32))
+
+
 def prepared(dataset: Dataset, recipe: Recipe) -> Dataset:
     """The same rows as numbers; its remarks tell what was done to which columns."""
     recipe = know(recipe, dataset.words, dataset.styles)
     cells = cells_of(dataset)[:, _places(dataset, recipe)]
     gone = (f"{column.name!r} is left out: {column.why}" for column in recipe.left_out)
-    remarks = (*dataset.remarks, *gone, *odd_cells(dataset, recipe))
+    remarks = (*dataset.remarks, *gone, *odd_cells(cells, recipe, dataset.words))
     return replace(
         dataset, x=recipe(cells), features=recipe.names, recipe=recipe, remarks=remarks, words={}
     )
@@ -30,19 +41,3 @@ def _places(dataset: Dataset, recipe: Recipe) -> list[int]:
     """Where the columns of a recipe stand in a table."""
     place = {name: i for i, name in enumerate(dataset.features)}
     return [place[name] for name in recipe.names]
-
-
-def odd_cells(dataset: Dataset, recipe: Recipe) -> Iterator[str]:
-    """Tells of cells that are not what their column is."""
-    cells = cells_of(dataset)
-    for place, column in zip(_places(dataset, recipe), recipe.columns, strict=True):
-        if column.is_category:
-            continue
-        own = [Kind.DATE] if column.kind == "date" else [Kind.NUMBER, Kind.YES, Kind.NO]
-        kinds = cells["kind"][:, place]
-        odd = np.flatnonzero((kinds != Kind.MISSING) & ~np.isin(kinds, own))
-        if len(odd):
-            text = dataset.words.get(float(cells["value"][odd[0], place]), "")
-            such = f", such as {text!r}," if text else ""
-            none = f"{len(odd)} cells that are no {column.kind}{such}"
-            yield f"{column.name!r}: {none} count as missing"

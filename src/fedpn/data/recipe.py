@@ -5,7 +5,7 @@ that they were missing; categories become a column each, those that are rare or 
 tells nothing is left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -35,6 +35,7 @@ class Column:
     missing: Annotated[bool, "whether a column tells that it was missing"] = False
     values: Annotated[tuple[Natural, ...], "of a category, by their buckets"] = ()
     other: Annotated[bool, "of a category, whether a column stands for all other values"] = False
+    text: Annotated[bool, "of a category, whether numbers are names as they are written"] = False
     names: tuple[str, ...] = ()
     decimal: str = ""
     day_first: str = ""
@@ -110,25 +111,29 @@ class Recipe:
     def told(self, row: Array) -> list[float | str | None]:  # [width]
         """What a prepared row says of each column: a number, a name, a day, or None where it was
         missing; a value that had no column of its own is "another"."""
-        said = dict(zip(self.features, row.tolist(), strict=True))
-        values: list[float | str | None] = []
+        numbers = iter(row.tolist())
+        plain = [column for column in self.columns if not column.is_category]
+        said: dict[str, float | str | None] = {c.name: c.written(next(numbers)) for c in plain}
+        said |= {c.name: None for c in plain if c.missing and next(numbers)}
         for column in self.columns:
-            if said.get(f"{column.name} {MISSING}"):
-                values.append(None)
-            elif column.is_category:
-                found = (name for name in column.spelled if said[f"{column.name} = {name}"])
-                values.append(next(found, OTHER))
-            else:
-                values.append(column.written(said[column.name]))
-        return values
+            if column.is_category:
+                hits = [next(numbers) for _ in column.values]
+                other, gone = (
+                    bool(has and next(numbers)) for has in (column.other, column.missing)
+                )
+                found = (name for name, hit in zip(column.spelled, hits, strict=True) if hit)
+                said[column.name] = None if gone else OTHER if other else next(found, OTHER)
+        return [said[column.name] for column in self.columns]
 
     def _plain(self, cells: Array, columns: Sequence[Column]) -> Array:
         is_date = np.array([column.kind == "date" for column in columns])
         values = np.where(is_date, as_days(cells), as_numbers(cells))
         lacking = ~np.isfinite(values)
+        known = np.array([column.missing for column in columns])
         filled = np.where(lacking, np.array([column.fill for column in columns]), values)
-        told = lacking[:, [column.missing for column in columns]]
-        return np.concatenate([filled, told], axis=1, dtype=np.float32)
+        # Something else where there never was a gap: that row is like nothing that was seen.
+        filled[lacking & ~known & (cells["kind"] != Kind.MISSING)] = np.nan
+        return np.concatenate([filled, lacking[:, known]], axis=1, dtype=np.float32)
 
     def _category(self, cells: Array, column: Column) -> Array:
         lacking = cells["kind"] == Kind.MISSING
@@ -151,6 +156,21 @@ class Style(NamedTuple):
     day_first: str = ""
 
 
+def odd_cells(cells: Array, recipe: Recipe, words: Mapping[float, str]) -> Iterator[str]:
+    """Tells of cells, in the order of the columns, that are not what their column is."""
+    kinds = cells["kind"]
+    numbers = np.isin(kinds, (Kind.MISSING, Kind.NUMBER, Kind.YES, Kind.NO))
+    dates = np.isin(kinds, (Kind.MISSING, Kind.DATE))
+    for place, column in enumerate(recipe.columns):
+        odd = np.flatnonzero(~(dates if column.kind == "date" else numbers)[:, place])
+        if column.is_category or not len(odd):
+            continue
+        text = words.get(float(cells["value"][odd[0], place]), "")
+        such = f", such as {text[:40]!r}," if text else ""
+        then = "count as missing" if column.missing else "make their rows strangers"
+        yield f"{column.name!r}: {len(odd)} cells that are no {column.kind}{such} {then}"
+
+
 def know(recipe: Recipe, words: Mapping[float, str], styles: Mapping[str, Style]) -> Recipe:
     """The same with what a client knows of its own table: words for values, ways of writing."""
     spelled = dict(words)
@@ -160,9 +180,11 @@ def know(recipe: Recipe, words: Mapping[float, str], styles: Mapping[str, Style]
     for column in recipe.columns:
         names: tuple[str, ...] = ()
         if column.is_category:
-            names = tuple(texts.get(value, f"#{value}") for value in column.values)
+            old = dict(zip(column.values, column.spelled, strict=True))
+            names = tuple(texts.get(value, old[value]) for value in column.values)
             names = names if len(set(names)) == len(names) else ()
-        decimal, day_first = styles.get(column.name, Style())
+        now = styles.get(column.name, Style())
+        decimal, day_first = now.decimal or column.decimal, now.day_first or column.day_first
         columns.append(replace(column, names=names, decimal=decimal, day_first=day_first))
     return replace(recipe, columns=tuple(columns))
 

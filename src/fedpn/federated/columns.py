@@ -7,7 +7,16 @@ from typing import ClassVar, NamedTuple, TypeVar
 import torch
 
 from fedpn.core.trees import Params, Slots
-from fedpn.data.census import Census, Plan, Values, count_values, make_recipe, plan, take_census
+from fedpn.data.census import (
+    Census,
+    Plan,
+    Values,
+    count_values,
+    is_sound,
+    make_recipe,
+    plan,
+    take_census,
+)
 from fedpn.data.prepared import cells_of
 from fedpn.data.recipe import Recipe
 from fedpn.federated.gather import Total
@@ -30,9 +39,8 @@ class TakeCensus(Phase):
         return Reply(memory, {CENSUS: _tensors(take_census(cells))})
 
     def objection(self, statistics: Slots) -> str:
-        counts = statistics[CENSUS]
-        sound = (counts["kinds"] >= 0).all() and (counts["squares"] >= 0).all()
-        return "" if sound else "its counts are none of cells"
+        found = _arrays(Census, statistics[CENSUS])
+        return "" if is_sound(found) else "its counts are none of cells"
 
     def server(self, server: Slots, total: Total) -> Slots:
         return server | total.sum

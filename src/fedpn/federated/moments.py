@@ -7,6 +7,7 @@ import torch
 
 from fedpn.core.trees import Slots
 from fedpn.data.moments import Moments, moments
+from fedpn.data.prepared import numbers_if
 from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
@@ -22,7 +23,7 @@ class SumMoments(Phase):
     open: ClassVar[bool] = True
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        found = moments(site.setup.dataset.x[site.train])
+        found = moments(numbers_if(site.setup.dataset).x[site.train])
         named = {name: torch.from_numpy(column) for name, column in found._asdict().items()}
         return Reply(memory, {SLOT: named})
 

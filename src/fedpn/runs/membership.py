@@ -14,6 +14,8 @@ from fedpn.data.dataset import Dataset
 from fedpn.data.describe import client_name
 from fedpn.data.federation import Federation, federate, together
 from fedpn.data.prepared import prepared
+from fedpn.data.sources.own import read_dataset
+from fedpn.data.sources.table import ways_of
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.listener import Listener
@@ -33,6 +35,7 @@ from fedpn.runs.prepare import (
     fingerprint,
     lay_out,
     read,
+    settle,
 )
 from fedpn.runs.settings import DataSettings
 from fedpn.serving.bundle import About, read_about, read_members
@@ -50,18 +53,13 @@ def join(
     if name in about.clients:
         raise UserError(f"{run} has a client {name} already; choose another name")
     mine = replace(config, dataset=data, data=_reading(config, about))
-    dataset = replace(_prepared(read(mine, data), about), client=None, clients=(name,))
-    if dataset.shape != tuple(about.blueprint.shape):
-        raise UserError(
-            f"{data} has rows of the shape {dataset.shape}, and {run} was trained on "
-            f"{tuple(about.blueprint.shape)}"
-        )
+    dataset = replace(_read_new(mine, data, about), client=None, clients=(name,))
     federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
     check_calibration(mine, dataset, federation, [0])
     setup = lay_out(mine, dataset, federation).settle(_network(mine, about))
     with store.claimed(out, resume=False):
-        _begin(run, out, mine)
         clock = Clock(listener or Listener())
+        _begin(run, out, mine, dataset, clock)
         simulator = simulate(mine, setup, out)
         found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
         return finish(mine, simulator, found, out, clock)
@@ -78,7 +76,7 @@ def update(
     config, about, server = _open(run)
     before, old = _rows_of(run, config, about, name)
     mine = replace(config, dataset=data, data=_reading(config, about))
-    new = _prepared(read(mine, data), about)
+    new = _read_new(mine, data, about)
     network, clock = _network(mine, about), Clock(listener or Listener())
     leaving = simulate(config, lay_out(config, before, old).settle(network))
     for phase in change_phases(config, leaves=True):
@@ -94,7 +92,7 @@ def update(
     added = federate(new.y, [np.arange(len(new))], config.seed)
     setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
     with store.claimed(out, resume=False):
-        _begin(run, out, mine)
+        _begin(run, out, mine, new, clock)
         simulator = simulate(mine, setup.settle(network), out)
         found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
         return finish(mine, simulator, found, out, clock)
@@ -106,12 +104,11 @@ def _rows_of(run: Path, config: Config, about: About, name: str) -> tuple[Datase
         raise UserError(f"{run} has no client {name}; it has {', '.join(about.clients)}")
     if config.data.unseen:
         raise UserError(f"{run} was made to judge clients that never train (data.unseen)")
-    dataset = _prepared(read(config, config.dataset), about)
     if about.clients == (name,):  # who has joined has all rows of its file
-        whole = federate(dataset.y, [np.arange(len(dataset))], config.seed)
-        if _is_of(run, dataset):
-            return dataset, whole
-    dealt, federation = deal_rows(config, dataset)
+        alone = _read_new(config, config.dataset, about)
+        if _is_of(run, alone):
+            return alone, federate(alone.y, [np.arange(len(alone))], config.seed)
+    dealt, federation = deal_rows(config, _prepared(read(config, config.dataset), about))
     if not _is_of(run, dealt):
         raise UserError(
             f"{config.dataset} has other rows than {run} was trained on: what the client gave "
@@ -160,8 +157,8 @@ def forget(
     simulator = simulate(config, lay_out(config, before, alone).settle(network))
     server = conduct(phases, simulator, server, Journal(None), Listener()).server
     with store.claimed(out, resume=False):
-        _begin(run, out, left)
         clock = Clock(listener or Listener())
+        _begin(run, out, left, None, clock)
         others: Setup = lay_out(left, *after).settle(network)
         simulator = simulate(left, others, out)
         members = [m for n, m in zip(about.clients, read_members(run), strict=True) if n != name]
@@ -182,11 +179,33 @@ def _open(run: Path) -> tuple[Config, About, Slots]:
     return resolve([stored(run)]), read_about(run), server
 
 
-def _begin(run: Path, out: Path, config: Config) -> None:
-    """The rounds of the new run are those of the old."""
+def _begin(run: Path, out: Path, config: Config, new: Dataset | None, clock: Clock) -> None:
+    """The rounds of the new run are those of the old; what is odd about new rows is told."""
     store.write_toml(out / "config.toml", to_tree(config))
     if (run / HISTORY).exists():
         shutil.copyfile(run / HISTORY, out / HISTORY)
+    for remark in () if new is None else new.remarks:
+        clock.say(f"{new.name if new else ''}: {remark}")
+
+
+def _read_new(config: Config, data: str, about: About) -> Dataset:
+    """Rows that come later, read and prepared as those of the run were."""
+    wanted = config.data.wanted()._replace(least=1)
+    if about.recipe is not None:
+        wanted = wanted._replace(ways=ways_of(about.recipe))
+    size = config.data.image_size or None
+    dataset = _prepared(settle(config, read_dataset(data, size, wanted)), about)
+    if dataset.is_raw:
+        raise UserError(
+            f"{data} has cells that are no numbers, and the run was trained on numbers alone: fill "
+            "them in (fedpn data check shows where)"
+        )
+    if dataset.shape != tuple(about.blueprint.shape):
+        raise UserError(
+            f"{data} has rows of the shape {dataset.shape}, and the run was trained on "
+            f"{tuple(about.blueprint.shape)}"
+        )
+    return dataset
 
 
 def _reading(config: Config, about: About) -> DataSettings:
@@ -209,7 +228,9 @@ def _reading(config: Config, about: About) -> DataSettings:
 
 def _prepared(dataset: Dataset, about: About) -> Dataset:
     """A table's columns as the run prepared its own."""
-    return dataset if about.recipe is None else prepared(dataset, about.recipe)
+    if about.recipe is None or not dataset.features:  # or rows that are prepared already
+        return dataset
+    return prepared(dataset, about.recipe)
 
 
 def _network(config: Config, about: About) -> Network:

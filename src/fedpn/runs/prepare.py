@@ -43,14 +43,16 @@ def deal(config: Config, given: Dataset | None = None) -> tuple[Dataset, Federat
     return deal_rows(config, dataset)
 
 
-def read(config: Config, spec: str) -> Dataset:
-    """Loads data as the settings say."""
+def read(config: Config, spec: str, cells: bool = False) -> Dataset:
+    """Loads data as the settings say; of a table its cells, though all may be numbers."""
     d = config.data
     if spec == NAME:
         raise UserError(
             "the data of this run were in memory: go on from Python, with fedpn.run(…, resume=True)"
         )
-    dataset = read_dataset(spec, d.image_size or None, d.wanted())
+    wanted = d.wanted()
+    ways, least = replace(wanted.ways, keep=cells), 1 if d.classes else wanted.least
+    dataset = read_dataset(spec, d.image_size or None, wanted._replace(ways=ways, least=least))
     if d.features and not dataset.features:
         raise UserError(f"data.features names columns, but {spec} is no table")
     return settle(config, dataset)

@@ -35,7 +35,8 @@ def _cells(inputs: Sequence[Any], features: Sequence[str], recipe: Recipe) -> Ar
     """Rows whose columns are prepared: numbers, texts, true and false, or null."""
     rows = [_values(value, f"input {i}", features) for i, value in enumerate(inputs)]
     columns: dict[str, Any] = dict(zip(features, zip(*rows, strict=True), strict=True))
-    return table_rows("the request", Table(columns, lambda i: f"input {i}"), features, recipe)
+    found = table_rows("the request", Table(columns, lambda i: f"input {i}"), features, recipe)
+    return found.x
 
 
 def _values(row: Any, what: str, features: Sequence[str]) -> list[Any]:
@@ -46,7 +47,7 @@ def _values(row: Any, what: str, features: Sequence[str]) -> list[Any]:
         raise UserError(f"{what} is no row of {len(features)} values; they are {some(features)}")
     for name, value in zip(features, row, strict=True):
         if value is not None and not isinstance(value, str | int | float):
-            raise UserError(f"{what} has a list in {name!r}, which takes one value")
+            raise UserError(f"{what} has a list or an object in {name!r}, which takes one value")
     return row
 
 

@@ -16,14 +16,19 @@ from fedpn.data.sources.table import of_frame, table_rows
 from fedpn.serving.bundle import Bundle
 
 
-def conform(inputs: Array, shape: Sequence[int]) -> Array:
+def conform(inputs: Array, shape: Sequence[int], prepared: bool = False) -> Array:
     """Brings inputs to the form that a model was trained on, or says what is wrong with them.
+
+    Rows that were prepared by a recipe stay as they are, though one may be no number: such a row is
+    answered by nobody.
 
     >>> conform(np.zeros((2, 28, 28), np.uint8), (1, 28, 28)).shape
     (2, 1, 28, 28)
     >>> conform(np.zeros((2, 5), np.uint8), (5,)).dtype
     dtype('float32')
     """
+    if prepared and inputs.shape[1:] == tuple(shape):
+        return np.ascontiguousarray(inputs, np.float32)
     if inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[1:] == tuple(shape):
         return np.ascontiguousarray(inputs)
     rows, _ = as_rows(inputs, "inputs")
@@ -55,11 +60,12 @@ def as_array(inputs: Any, bundle: Bundle) -> Array:
 
 
 def _rows(table: Table, bundle: Bundle) -> Array:
-    return table_rows("the inputs", table, bundle.features, bundle.about.recipe)
+    return table_rows("the input", table, bundle.features, bundle.about.recipe).x
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]], bundle: Bundle) -> Table:
-    columns = {name: [row.get(name) for row in rows] for name in bundle.features}
+    there = {name for row in rows for name in row}  # what no row has is not missing but misspelt
+    columns = {n: [row.get(n) for row in rows] for n in bundle.features if n in there}
     return Table(columns, lambda row: f"row {row} of the inputs")  # type: ignore[arg-type]
 
 

@@ -98,7 +98,7 @@ def _table(parts: Iterable[Part]) -> Iterator[Inputs]:
     for part in parts:
         names = [str(first + i) for i in range(len(part.features))]
         first += len(names)
-        yield Inputs(names, part.features, "", part.others)
+        yield Inputs(names, part.features, part.remark, part.others)
 
 
 def _folder(path: Path, shape: Sequence[int], rows: int) -> Iterator[Inputs]:

@@ -35,9 +35,10 @@ def read_labelled(spec: str, bundle: Bundle, label: str = "") -> Rows:
     """Reads labelled rows as a run would: its columns and classes, its size of pictures."""
     shape = tuple(bundle.blueprint.shape)
     size = shape[-1] if len(shape) == 3 and shape[1] == shape[2] else None
-    wanted = Wanted(label or None, None, bundle.features, ways=ways_of(bundle.about.recipe))
+    ways = ways_of(bundle.about.recipe)
+    wanted = Wanted(label or None, None, bundle.features, ways=ways, least=1)
     dataset = recode(read_dataset(spec, size, wanted), bundle.classes)
-    if bundle.about.recipe is not None:
+    if bundle.about.recipe is not None and dataset.features:  # else rows that are prepared already
         dataset = prepared(dataset, bundle.about.recipe)
     if dataset.is_raw:
         raise UserError(f"{spec} has cells that are no numbers, and the model knows numbers alone")

@@ -109,7 +109,8 @@ class Predictor:
         b = self.bundle
         if hasattr(inputs, "__len__") and not len(inputs):
             return Answers()
-        x = torch.from_numpy(conform(as_array(inputs, b), b.blueprint.shape))
+        rows = conform(as_array(inputs, b), b.blueprint.shape, b.about.recipe is not None)
+        x = torch.from_numpy(rows)
         views = self.views(x)
         self.own_share = self.find_share(views, own_share)
         decision, sound = self.decide(x, views._replace(share=self.own_share))

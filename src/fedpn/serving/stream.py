@@ -16,9 +16,10 @@ def answer_parts(
 ) -> Iterator[tuple[Inputs, list[Answer]]]:
     """Answers each part; of one part alone, as `predictor(rows)` would."""
     running = RunningShare(window=math.inf)
-    rule, shape = predictor.bundle.rule, predictor.bundle.blueprint.shape
+    rule, about = predictor.bundle.rule, predictor.bundle.about
+    prepared = about.recipe is not None
     for part in parts:
-        x = torch.from_numpy(conform(part.rows, shape))
+        x = torch.from_numpy(conform(part.rows, about.blueprint.shape, prepared))
         views = predictor.views(x)
         share = own_share
         if share is None and isinstance(rule, Bayes):

@@ -95,7 +95,7 @@ def test_columns_tell_of_each_other():
     alone = read_columns(columns, ["b", "c"])
     assert alone.x.tolist() == [[1.5, 3], [2.25, 4]]
     told = read_columns(columns, ["b", "c"], Ways(known={"b": Style(",")}))
-    assert told.x.tolist() == [[1.5, 3], [2.25, 4]], "all are plain numbers: nothing is to be told"
+    assert told.x["value"].tolist() == [[1500, 3], [2250, 4]], "as they were written before"
 
 
 def test_what_nothing_tells_is_told():
@@ -154,4 +154,82 @@ def test_columns_without_a_name_are_called_by_their_place(tmp_path):
 def test_all_lines_that_are_not_whole_are_told(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n1\n1,2\n1,2,3\n")
     with pytest.raises(ValueError, match=r"line 3 of .* has 1 values .*\(lines 5 are not right"):
+        read_csv(tmp_path / "a.csv")
+
+
+WRITTEN = {
+    "points beside commas": {"A": ["2,5", "3,25", "4"], "B": ["36.6", "37.125", "38.250"]},
+    "thousands": {"A": ["0,25", "1.510", "2.000"], "B": ["1", "2", "3"]},
+    "small shares": {"A": ["0,123", "0,512", "0,899"], "B": ["1", "2", "3"]},
+    "American dates": {"A": ["02/08/2024", "04/13/2024", "1/2/2024"], "B": ["1", "2", ""]},
+    "codes": {"A": ["250.1", "V10", "250.10"], "B": ["1.5", "2.5", "3.5"]},
+    "truth": {"A": ["True", "False", "unknown"], "B": ["yes", "no", "no"]},
+}
+
+
+@pytest.mark.parametrize("columns", WRITTEN.values(), ids=WRITTEN)
+def test_a_row_alone_is_read_as_it_was_among_others(columns):
+    """What a column shows is known from then on, however little a new row shows."""
+    names = ["A", "B"]
+    whole = read_columns(columns, names, Ways(keep=True))
+    ways = Ways(known=whole.styles, keep=True)
+    for place in range(3):
+        row = {name: [values[place]] for name, values in columns.items()}
+        alone = read_columns(row, names, ways).x[0]
+        for part in ("value", "kind"):
+            np.testing.assert_array_equal(alone[part], whole.x[place][part])
+
+
+def test_signs_are_values_beside_each_other():
+    x = read_columns({"a": ["+", "-", "+"], "b": ["1", "-", "2"]}, ["a", "b"]).x
+    assert x["kind"].tolist() == [
+        [Kind.TEXT, Kind.NUMBER],
+        [Kind.TEXT, Kind.MISSING],
+        [Kind.TEXT, Kind.NUMBER],
+    ]
+
+
+def test_values_of_any_type():
+    """Numbers are no texts: no way of writing applies to them."""
+    day = datetime.datetime(2024, 3, 4, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+    values = [1.234, None, True, np.datetime64("1970-01-03"), day, datetime.timedelta(hours=36)]
+    x = read_columns({"a": values}, ["a"], Ways(known={"a": Style(",")})).x[:, 0]
+    assert x["kind"].tolist() == [
+        *(Kind.NUMBER, Kind.MISSING, Kind.YES),
+        *(Kind.DATE, Kind.DATE, Kind.NUMBER),
+    ]
+    assert x["value"][[0, 3, 5]].tolist() == [1.234, 2.0, 1.5]
+    assert x["value"][4] == pytest.approx(day.timestamp() / 86400)
+    texts = read_columns({"a": ["2024-03-04T12:00:00+02:00", "4.3.2024 1:30 PM"]}, ["a"]).x[:, 0]
+    assert texts["value"][0] == pytest.approx(day.timestamp() / 86400)
+    assert texts["value"][1] % 1 == pytest.approx(13.5 / 24)
+    typed, text = (
+        read_columns({"a": v}, ["a"], Ways(keep=True)).x for v in (np.array([True]), ["true"])
+    )
+    assert typed.tolist() == text.tolist()
+    huge = read_columns({"a": [10**400, 1.0]}, ["a"]).x[:, 0]
+    assert huge["kind"].tolist() == [Kind.TEXT, Kind.NUMBER]
+
+
+def test_names_that_look_like_numbers():
+    texts = ["250.1", "250.10", "007", "7", "1e2", "100"]
+    x = read_columns({"a": texts}, ["a"], Ways(categories=("a",))).x[:, 0]
+    assert len(np.unique(x["value"])) == 6 and set(x["kind"]) == {Kind.TEXT}
+    numbers = np.array([7.0, 73211009.0])
+    found = read_columns({"a": numbers}, ["a"], Ways(categories=("a",)))
+    assert sorted(found.words.values()) == ["7", "73211009"]
+
+
+def test_another_way_of_writing_is_told():
+    ways = Ways(known={"a": Style(",")}, keep=True)
+    found = read_columns({"a": ["36.6", "37.125"]}, ["a"], ways)
+    assert found.x["value"][:, 0].tolist() == [36.6, 37.125]
+    assert found.remarks == ("the numbers of 'a' are written in another way than before",)
+
+
+def test_quoted_names_part_nothing(tmp_path):
+    (tmp_path / "a.csv").write_text('"Pain (0,1,2,3)";b\n1;2\n')
+    assert list(read_csv(tmp_path / "a.csv").columns) == ["Pain (0,1,2,3)", "b"]
+    (tmp_path / "a.csv").write_text("sep=;\na;b\n1;2\n1\n")
+    with pytest.raises(ValueError, match=r"line 4 of .* has 1 values"):
         read_csv(tmp_path / "a.csv")

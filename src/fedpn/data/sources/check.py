@@ -11,13 +11,14 @@ from fedpn.data.cells import Array, Kind
 from fedpn.data.census import count_values, make_recipe, plan, take_census
 from fedpn.data.dataset import Dataset
 from fedpn.data.partition import ENOUGH, usual
-from fedpn.data.prepared import cells_of, odd_cells
-from fedpn.data.recipe import Column, Recipe, know
+from fedpn.data.prepared import cells_of
+from fedpn.data.recipe import Column, Recipe, know, odd_cells
 from fedpn.data.sources.guard import short
 from fedpn.data.sources.own import load_own
 from fedpn.data.sources.table import ALL, Wanted
 
 SHOWN = 40  # columns
+FAR = 20  # times as far from the middle as nine tenths of the values are wide
 CODES = range(3, 11)  # so many different whole numbers may be codes
 
 
@@ -43,9 +44,11 @@ def tell(path: Path, dataset: Dataset, categories: Sequence[str] = ()) -> list[s
     if dataset.features:
         recipe = learn(dataset, categories)
         lines += ["", *_table(dataset, recipe), "", *_hints(dataset, recipe)]
-        lines += odd_cells(dataset, recipe)
+        place = {name: i for i, name in enumerate(dataset.features)}
+        places = [place[name] for name in recipe.names]
+        lines += odd_cells(cells_of(dataset)[:, places], recipe, dataset.words)
     told = [*dataset.remarks, *_twins(dataset), *_copies(dataset), *_advice(dataset)]
-    return lines + told
+    return [plain(line) for line in lines + told]
 
 
 def learn(dataset: Dataset, categories: Sequence[str] = ()) -> Recipe:
@@ -111,18 +114,25 @@ def _example(dataset: Dataset, cells: Array, column: Column | None) -> str:
 def _hints(dataset: Dataset, recipe: Recipe) -> Iterator[str]:
     """Columns that may be something else than they look like, and the option that says so."""
     cells, kinds = cells_of(dataset), {column.name: column.kind for column in recipe.columns}
-    codes, all_different = [], []
+    codes, all_different, far = [], [], []
     for place, name in enumerate(dataset.features):
         if kinds.get(name) != "number":
             continue
         numbers = cells["value"][:, place][cells["kind"][:, place] == Kind.NUMBER]
         different = np.unique(numbers)
+        low, middle, high = np.percentile(numbers, (5, 50, 95))
+        if np.abs(different - middle).max() > FAR * max(high - low, 1e-12):
+            most = different[np.abs(different - middle).argmax()]
+            far.append(f"{name!r} ({most:g})")
         if (different != np.round(different)).any():
             continue
         if len(different) == len(dataset):
             all_different.append(name)
         elif len(different) in CODES and len(dataset) > 10 * len(different):
             codes.append(name)
+    if far:
+        told = ", ".join(far[:8])
+        yield f"far from all other values: {told}; if that means missing, make it empty"
     if all_different:
         yield (
             f"another whole number in every row, if that is an identifier: "

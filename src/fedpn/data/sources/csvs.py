@@ -45,10 +45,10 @@ def csv_parts(path: Path, rows: int | None = None) -> Iterator[Table]:
         remarks = (f"{path} is no Unicode: it was read as {OLD}",) if letters == OLD else ()
         with path.open(encoding=letters, newline="") as file:
             text = _lines(path, file)
-            separator, first = _separator(text)
+            separator, first, above = _separator(text)
             reader = csv.reader(itertools.chain([first], text), delimiter=separator)
             names = _names(path, next(reader, []))
-            numbered = ((reader.line_num, row) for row in reader if any(row))
+            numbered = ((reader.line_num + above, row) for row in reader if any(row))
             while part := list(itertools.islice(numbered, rows)):
                 yield _table(path, names, part, remarks)
     except (UnicodeError, OSError) as error:
@@ -84,13 +84,15 @@ def encoding_of(path: Path) -> str:
     return "utf-8"
 
 
-def _separator(text: Iterator[str]) -> tuple[str, str]:
-    """The sign between columns, and the line of their names; some programs tell it above that."""
+def _separator(text: Iterator[str]) -> tuple[str, str, int]:
+    """The sign between columns, the line of their names, and how many lines are above that: some
+    programs tell the sign there."""
     first = next(text, "")
     told = re.fullmatch(r"sep=(.)", first.strip())
     if told:
-        return told[1], next(text, "")
-    return max(SEPARATORS, key=first.count), first
+        return told[1], next(text, ""), 1
+    bare = re.sub(r'"[^"]*"', "", first)  # what is quoted parts nothing
+    return max(SEPARATORS, key=bare.count), first, 0
 
 
 def _names(path: Path, row: Sequence[str]) -> list[str]:

@@ -21,7 +21,9 @@ def row_of(what: str) -> Place:
     return lambda row: f"row {row} of {what}"
 
 
-def encode(values: Array, what: str, place: Place | None = None) -> tuple[Array, tuple[str, ...]]:
+def encode(
+    values: Array, what: str, place: Place | None = None, least: int = 2
+) -> tuple[Array, tuple[str, ...]]:
     """Numbers the classes: class numbers stay as they are, names are sorted.
 
     >>> encode(np.array([1, 0, 1]), "labels")[1], encode(np.array(["b", "a"]), "labels")
@@ -39,7 +41,7 @@ def encode(values: Array, what: str, place: Place | None = None) -> tuple[Array,
         names = tuple(map(str, range(int(numbers.max()) + 1)))
     else:
         raise UserError(f"{what} has the type {values.dtype}; labels are whole numbers or names")
-    if len(names) < 2:
+    if len(names) < least:
         raise UserError(
             f"{what} names one class only, {names[0]!r}; at least 2 are needed to learn anything"
         )

@@ -2,21 +2,22 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedpn.core.errors import UserError
-from fedpn.data.cells import CELL, of_numbers
+from fedpn.data.cells import buckets, fingerprint
 from fedpn.data.dataset import Array, Dataset
-from fedpn.data.recipe import Recipe, Style
-from fedpn.data.sources.columns import Ways, read_columns
+from fedpn.data.recipe import Recipe, Style, odd_cells
+from fedpn.data.sources.columns import Columns, Ways, read_columns
 from fedpn.data.sources.csvs import Table, csv_parts, read_csv
 from fedpn.data.sources.guard import LONGEST, short, some
 from fedpn.data.sources.labels import encode, name_values
 from fedpn.data.sources.parquets import read_parquet
-from fedpn.data.sources.writing import NOTHING
+from fedpn.data.sources.writing import NO_SIGNS, NOTHING
 
 LABEL, CLIENT = "label", "client"
 READERS: dict[str, Callable[[Path], Table]] = {
@@ -34,6 +35,7 @@ class Wanted(NamedTuple):
     features: tuple[str, ...] = ()  # none: all others
     ignore: tuple[str, ...] = ()
     ways: Ways = Ways()
+    least: int = 2  # classes; one will do where they are known already
 
 
 ALL = Wanted()
@@ -55,7 +57,7 @@ def of_table(path: Path | str, name: str, table: Table, wanted: Wanted) -> Datas
     found = read_columns(table.columns, names, wanted.ways)
     texts = {column: _texts(column, table) for column in (label, client) if column}
     kept, remarks = _told(path, texts)
-    y, classes = encode(texts[label][kept], f"{label!r} of {path}")
+    y, classes = encode(texts[label][kept], f"{label!r} of {path}", least=wanted.least)
     owner, clients = (
         name_values(texts[client][kept], f"{client!r} of {path}") if client else (None, ())
     )
@@ -127,6 +129,7 @@ class Part(NamedTuple):
 
     features: Array
     others: dict[str, list[Any]]
+    remark: str = ""
 
 
 def read_parts(
@@ -138,29 +141,45 @@ def read_parts(
 ) -> Iterator[Part]:
     """Reads columns in the order of their names, or all where none is named, part by part."""
     whole = path.suffix.lower() == ".parquet"
+    ways = ways_of(recipe)
     for table in [read_parquet(path)] if whole else csv_parts(path, rows):
         for name in others:
             _column(path, table, name, "id")
         names = features or tuple(name for name in table.columns if name not in others)
-        found = table_rows(path, table, names, recipe)
-        yield Part(found, {name: [_plain(v) for v in table.columns[name]] for name in others})
+        found = table_rows(path, table, names, recipe, ways)
+        ways = replace(ways, known={**ways.known, **found.styles})  # one file, one way of writing
+        passed = {name: [_plain(v) for v in table.columns[name]] for name in others}
+        yield Part(found.x, passed, "; ".join(found.remarks))
 
 
 def table_rows(
-    path: Path | str, table: Table, names: Sequence[str], recipe: Recipe | None
-) -> Array:  # float32 [N, F]
+    path: Path | str,
+    table: Table,
+    names: Sequence[str],
+    recipe: Recipe | None,
+    ways: Ways | None = None,
+) -> Columns:  # x: float32 [N, F]
     """Rows in the form that a model takes: prepared as those it was trained on, where they were."""
     _find_all(path, table, names, "they are what this model was trained on")
     if recipe is None:
-        return np.stack([_numbers(name, table) for name in names], axis=1)
-    x = read_columns(table.columns, recipe.names, ways_of(recipe)).x
-    return recipe(x if x.dtype == CELL else of_numbers(x))
+        x = np.stack([_numbers(name, table) for name in names], axis=1)
+        return Columns(x, {}, {})
+    found = read_columns(table.columns, recipe.names, ways or ways_of(recipe))
+    odd = odd_cells(found.x, recipe, found.words)
+    return found._replace(x=recipe(found.x), remarks=(*found.remarks, *odd))
 
 
 def ways_of(recipe: Recipe | None) -> Ways:
-    """How columns are written where a recipe was learned."""
-    columns = () if recipe is None else recipe.columns
-    return Ways(known={c.name: Style(c.decimal, c.day_first) for c in columns})
+    """How columns are read where a recipe was learned: as they were then."""
+    if recipe is None:
+        return Ways()
+    signs = buckets(np.array([fingerprint(sign) for sign in NO_SIGNS]), recipe.bits).tolist()
+    return Ways(
+        categories=tuple(column.name for column in recipe.columns if column.text),
+        known={c.name: Style(c.decimal, c.day_first) for c in recipe.columns},
+        signed=tuple(c.name for c in recipe.columns if not set(signs).isdisjoint(c.values)),
+        keep=True,
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -221,7 +240,7 @@ def _texts(name: str, table: Table) -> Array:
     """A class may be called by any name or whole number; "" where nothing is told."""
     column = table.columns[name]
     told = ["" if value is None else str(value).strip() for value in column]
-    told = ["" if text.casefold() in NOTHING else text for text in told]
+    told = ["" if text.casefold() in NOTHING - NO_SIGNS else text for text in told]
     long = next((row for row, text in enumerate(told) if len(text) > LONGEST), None)
     if long is not None:
         raise UserError(

@@ -7,26 +7,31 @@ from datetime import date
 from fedpn.data.cells import Kind, fingerprint
 from fedpn.data.recipe import LARGEST, Style
 
-NOTHING = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "?", "-", "--", "."}
+NO_SIGNS = {"-", "--", "---", "."}  # nothing, where there is no "+"
+NOTHING = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "?", *NO_SIGNS}
 YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "wahr", "vrai"}
 NO = {"no", "n", "false", "f", "nein", "non", "falsch", "faux"}
 BLANK = " \u00a0\u2009\u202f'’"  # may part thousands, whichever sign parts decimals
 
 
 def _number(thousands: str, decimal: str) -> re.Pattern[str]:
-    groups = rf"[0-9]{{1,3}}(?:[{thousands}{BLANK}][0-9]{{3}})+|[0-9]+"
+    groups = rf"[1-9][0-9]{{0,2}}(?:[{thousands}{BLANK}][0-9]{{3}})+|[0-9]+"
     return re.compile(
         rf"[+-]?(?:(?:{groups})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
     )
 
 
 NUMBERS = {".": _number(",", r"\."), ",": _number(r"\.", ",")}
-_ZONE = r"(?: ?Z|[+-][0-9]{2}:?[0-9]{2})?"
-_TIME = rf"(?:[T ]+([0-9]{{1,2}}):([0-9]{{2}})(?::([0-9]{{2}})(?:[.,][0-9]+)?)?{_ZONE})?"
+_ZONE = r"(?: ?Z|([+-][0-9]{2}):?([0-9]{2}))?"
+_TIME = (
+    r"(?:[T ]+([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:[.,][0-9]+)?)?"
+    rf"(?: ?([AaPp])\.?[Mm]\.?)?{_ZONE})?"
+)
 YEAR_FIRST = re.compile(rf"([0-9]{{4}})([-/.])([0-9]{{1,2}})\2([0-9]{{1,2}}){_TIME}")
 YEAR_LAST = re.compile(rf"([0-9]{{1,2}})([-/.])([0-9]{{1,2}})\2([0-9]{{4}}|[0-9]{{2}}){_TIME}")
-NAMED = re.compile(rf"([0-9]{{1,2}})[- .]+([A-Za-z]{{3,9}})[- .,]+([0-9]{{4}}){_TIME}")
+NAMED = re.compile(rf"([0-9]{{1,2}})[- .]+([A-Za-zäé]{{3,9}})[- .,]+([0-9]{{4}}){_TIME}")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+OTHER_MONTHS = {"mär": "mar", "mai": "may", "okt": "oct", "dez": "dec"}
 EPOCH = date(1970, 1, 1).toordinal()
 UNKNOWN = Style()
 Read = tuple[float, Kind]
@@ -97,19 +102,41 @@ def read_date(text: str, style: Style) -> float | None:
         if len(found[4]) == 2:
             year += 1900 if year > 50 else 2000
     elif found := NAMED.fullmatch(text):
-        if found[2][:3].lower() not in MONTHS:
+        name = found[2][:3].lower()
+        name = OTHER_MONTHS.get(name, name)
+        if name not in MONTHS:
             return None
-        day, month, year = int(found[1]), MONTHS.index(found[2][:3].lower()) + 1, int(found[3])
+        day, month, year = int(found[1]), MONTHS.index(name) + 1, int(found[3])
     else:
-        return None
-    hour, minute, second = (int(part or 0) for part in found.groups()[-3:])
-    if hour > 23 or minute > 59:
         return None
     try:
         days = date(year, month, day).toordinal() - EPOCH
     except ValueError:  # no such day
         return None
-    return days + (hour + (minute + second / 60) / 60) / 24
+    hours = _hours(*found.groups()[-6:])
+    return None if hours is None else days + hours / 24
+
+
+def _hours(
+    hour: str | None,
+    minute: str | None,
+    second: str | None,
+    half: str | None,
+    zone: str | None,
+    more: str | None,
+) -> float | None:
+    """Hours since midnight, of universal time where a zone is told; None where there is no such."""
+    told = int(hour or 0)
+    if half is not None:
+        if not 1 <= told <= 12:
+            return None
+        told = told % 12 + 12 * (half in "Pp")
+    if told > 23 or int(minute or 0) > 59:
+        return None
+    found = told + (int(minute or 0) + int(second or 0) / 60) / 60
+    if zone is None:
+        return found
+    return found - int(zone) - int(more or 0) / 60 * (-1 if zone.startswith("-") else 1)
 
 
 def is_both(texts: Collection[str], style: Style) -> tuple[str, ...]:

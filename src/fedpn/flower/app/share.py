@@ -9,7 +9,7 @@ import numpy as np
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.federation import Federation, federate
-from fedpn.data.prepared import prepared
+from fedpn.data.prepared import has_gaps, numbers_if, prepared
 from fedpn.federated.site import Setup
 from fedpn.flower.app.records import read_agreed
 from fedpn.runs.config import Config
@@ -45,7 +45,7 @@ class Share:
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),
             "features": list(self.dataset.features),
-            "raw": self.dataset.is_raw,
+            "raw": has_gaps(self.dataset),
             "note": " ".join(filter(None, (self.dataset.note, *remarks))),
         }
 
@@ -54,7 +54,7 @@ class Share:
         if not model:
             return lay_out(config, self.dataset, self.federation)
         blueprint, recipe = read_agreed(model)
-        dataset = self.dataset if recipe is None else prepared(self.dataset, recipe)
+        dataset = prepared(self.dataset, recipe) if recipe else numbers_if(self.dataset)
         if blueprint is None:
             return lay_out(config, dataset, self.federation)
         if dataset.is_raw or tuple(blueprint.shape) != dataset.shape:
@@ -73,7 +73,7 @@ def open_share(node: Mapping[str, Any], config: Config) -> Share:
     """Opens what the node's settings name: `data`, or `partition-id` and `num-partitions`."""
     if "data" in node:
         name = _name(node, "")
-        dataset = replace(read(config, str(node["data"])), client=None, clients=(name,))
+        dataset = replace(read(config, str(node["data"]), True), client=None, clients=(name,))
         federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
         check_calibration(config, dataset, federation, [0])
         return Share(name, dataset, federation, 0, None)
