@@ -1,6 +1,7 @@
 """Cells as people write them."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -207,6 +208,8 @@ def test_values_of_any_type():
         read_columns({"a": v}, ["a"], Ways(keep=True)).x for v in (np.array([True]), ["true"])
     )
     assert typed.tolist() == text.tolist()
+    exact = read_columns({"a": [Decimal("1.234"), None]}, ["a"], Ways(known={"a": Style(",")}))
+    assert exact.x["value"][0, 0] == 1.234
     huge = read_columns({"a": [10**400, 1.0]}, ["a"]).x[:, 0]
     assert huge["kind"].tolist() == [Kind.TEXT, Kind.NUMBER]
 

@@ -3,6 +3,7 @@
 import datetime
 import math
 import numbers
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def is_text(value: Any) -> bool:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a number by its type; truth is none."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool | np.bool_)
 
 
 def number_as_text(value: Any) -> str:
