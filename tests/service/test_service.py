@@ -338,7 +338,7 @@ def test_columns_of_all_kinds_go_as_they_are_written(clinic, tmp_path):
         for bad, words in (
             ({"Alter": 61}, "input 0 lacks CRP, Blutdruck"),
             (PATIENT | {"Zimmer": 3}, "has no use for 'Zimmer'"),
-            (PATIENT | {"Alter": [61]}, "input 0 has a list in 'Alter'"),
+            (PATIENT | {"Alter": [61]}, "input 0 has a list or an object in 'Alter'"),
             ([61], "input 0 is no row of 8 values"),
             ("61", "input 0 is no row of 8 values"),
         ):
