@@ -3,30 +3,46 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Kernels are built ahead for this kind of machine alone.
+PREBUILT := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),--prebuilt)
 export FEDPN_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: run test browser package lint format lock bench soak fuzz mutants clean
+.PHONY: run test browser wheel package docs lint format lock bench soak fuzz mutants clean
 
 run: $(READY)
 	rm -rf runs/digits
 	$(BIN)/fedpn run --out runs/digits
 
-test: lint browser package
+test: lint browser package docs
 	$(BIN)/pytest -n 2 --cov --cov-report=term
 
 # The page is tested in a real browser; without one, and without the right to install it, that is skipped.
 browser:
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || true
 
-# What people get: the sdist, the wheel built from it, an empty environment, and the main job in it.
-package: $(READY)
-	rm -rf build dist .package
+# What people get: the sdist, a wheel for every machine, and here, on Linux and x86-64, one with the
+# kernels built ahead, whose tag tells the oldest glibc that it works with. pip takes the one that suits.
+wheel: export SOURCE_DATE_EPOCH = $(or $(shell git log -1 --format=%ct 2>/dev/null),1500000000)
+wheel: $(READY)
+	rm -rf build dist
 	$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+ifneq ($(PREBUILT),)
+	FEDPN_PREBUILT=yes $(BIN)/python -m build --no-isolation --wheel --outdir build/here . >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/here/fedpn-*.whl
+endif
+
+# The wheel in an empty environment: the main job, predict, export, an answer over HTTP.
+package: wheel
+	rm -rf .package
 	$(PYTHON) -m venv .package
 	.package/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
-	.package/bin/pip install --quiet --disable-pip-version-check dist/fedpn-*.whl
-	cd .package && bin/fedpn run --out run && bin/fedpn export run --client 0 --out folder
+	.package/bin/pip install --quiet --disable-pip-version-check "$$(ls dist/fedpn-*.whl | tail -1)[serve]"
+	cd .package && bin/python ../tests/main_job.py $(PREBUILT)
 	rm -rf .package
+
+# The documentation as a site, which needs no network: open site/index.html.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -58,7 +74,7 @@ mutants: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .package runs build dist src/*.egg-info
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .package runs build dist site src/*.egg-info
 
 # All that development needs, by version and hash, but PyTorch, of which the CPU version is taken.
 lock: $(READY)

@@ -26,6 +26,7 @@ class LocalGrid(Grid):
         self.sent: list[tuple[str, int, RecordDict]] = []  # to clients: kind, node, content
         self.heard: list[tuple[str, int, RecordDict]] = []  # from clients
         self.contexts: dict[int, Context] = {}
+        self.posted: dict[str, list[Message]] = {}  # replies that wait to be pulled
         self.spoil: Callable[[str, int, RecordDict], RecordDict | None] = lambda k, n, c: c
         TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = 7, SERVER, 9
 
@@ -40,10 +41,16 @@ class LocalGrid(Grid):
         raise NotImplementedError
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        raise NotImplementedError
+        numbers = []
+        for message in messages:
+            number = f"message-{len(self.posted)}"
+            message.metadata.__dict__["_message_id"] = number
+            self.posted[number] = self.send_and_receive([message])
+            numbers.append(number)
+        return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        raise NotImplementedError
+        return [reply for number in message_ids for reply in self.posted.pop(number, [])]
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.nodes)

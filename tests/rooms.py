@@ -17,8 +17,8 @@ core
 """
 
 INSIDE = {
-    "cli": "main / commands · welcome / console · overall",
-    "flower": "app · deploy",
+    "cli": "main / commands · version · welcome / console · overall · shells / grammar",
+    "flower": "doctor · worker / app · deploy / watch / status · weigh",
     "service": """
         app / routes / state / worker / drift · explain · guard · library · samples /
         counters · decisions · decode ·
@@ -31,8 +31,9 @@ INSIDE = {
     """,
     "reporting": """
         compare_plots · differences · report · sweep_plots /
-        clients · gallery · page · pictures / compare · plots / tables / classes / finished /
-        pixels · places · values
+        clients · gallery · page · pictures / compare · matrices · plots · story · watch /
+        charts · tables / classes · table /
+        drawing · finished · history / pixels · places · values · words
     """,
     "serving": """
         labelled · onnx · stream / export · predict / card · conform / bundle · inputs / sound
@@ -41,7 +42,7 @@ INSIDE = {
         late · privacy · simulator /
         columns · conductor · gate · heads · moments · personal · pool · together · training /
         phase / attack / gather · site /
-        aggregation · checkpoint · listener · memories · observer · settings
+        aggregation · checkpoint · listener · memories · observer · plausible · settings
     """,
     "algorithms": """
         apfl · ditto · fedrep · fedrod /
@@ -64,8 +65,8 @@ INSIDE = {
     "core": """
         rows /
         gradient · optim · promises · settings · source · store · task /
-        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · paired · parallel
-        · plain · seeds · summary · tracing · trees
+        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · pace · paired
+        · parallel · plain · products · seeds · summary · tracing · trees
     """,
 }
 

@@ -98,6 +98,12 @@ def test_flower_comes_to_the_same(simulated, tmp_path):
         "timeout": 5.0,
         "round-timeout": 60.0,
     }
+    with pytest.raises(RuntimeError, match=r"(?s)0 of 4 nodes came.*executes no code"):
+        serve(LocalGrid(nodes), read_terms(asked | {"timeout": 0.0}), lambda event: None)
+    for node in nodes.values():  # each of whose operators trusts what runs bring
+        state = Path(node["state-dir"])
+        state.mkdir(exist_ok=True)
+        (state / "policy.toml").write_text("code = true\n")
     found = serve(LocalGrid(nodes), read_terms(asked), lambda event: None)
     out, metrics = simulated
     assert found["routing"]["score"].endswith(":Nearest")

@@ -24,7 +24,7 @@ ONLY_IN = {
     "tensorboard": {"runs"},
     "dp_accounting": {"federated"},
 }
-MOST_ENTRIES, MOST_LINES = 14, 300
+MOST_ENTRIES, MOST_LINES = 16, 300
 
 
 def _imports(path):
@@ -46,11 +46,12 @@ def _place(package, parts):
     return room, parts[1].removesuffix(".py") if len(parts) > 1 else None
 
 
+ENTRANCES = [("fedpn", "__init__.py"), ("fedpn", "__main__.py")]
 FILES = [
     (package, path)
     for package, root in ROOTS.items()
     for path in sorted(root.rglob("*.py"))
-    if (package, path.relative_to(root).as_posix()) != ("fedpn", "__init__.py")
+    if (package, path.relative_to(root).as_posix()) not in ENTRANCES
 ]
 
 
@@ -78,7 +79,7 @@ def test_a_module_imports_only_from_below(package, path):
 def test_every_module_has_a_row():
     for path in ROOTS["fedpn"].rglob("*.py"):
         room, unit = _place("fedpn", path.relative_to(ROOTS["fedpn"]).parts)
-        if room != "__init__" and unit != "__init__":
+        if not room.startswith("__") and unit != "__init__":
             assert unit in WITHIN[room], f"{room}/{unit} has no row in the architecture"
 
 

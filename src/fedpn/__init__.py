@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedpn.runs.studies.sweep import sweep as sweep
     from fedpn.serving.predict import load as load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded on first use: `import fedpn` stays quick.
 _HOMES = {

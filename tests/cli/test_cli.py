@@ -2,11 +2,8 @@
 
 import csv
 import json
-import re
-import shlex
 import shutil
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -478,31 +475,6 @@ def test_fedpn_alone_says_what_to_do_next(quick_run, tmp_path, monkeypatch, caps
     assert main([]) == 0
     said = capsys.readouterr().out
     assert "fedpn serve runs/mine" in said and "runs/mine/report.html" in said
-
-
-PAGES = ["README.md", "docs/commands.md", "docs/data.md"]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_in_the_docs_exist(page):
-    """Every `fedpn …` line of a block parses."""
-    from fedpn.cli.main import _parser
-
-    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
-    blocks = "\n".join(text.split("```")[1::2])
-    lines = [line for line in blocks.splitlines() if line.startswith("fedpn ")]
-    for line in lines:
-        if " on " not in line:  # what a run says of itself
-            _parser().parse_args(shlex.split(line, comments=True)[1:])
-    assert lines or page == "docs/data.md"
-
-
-def test_links_in_the_docs_lead_somewhere():
-    root = Path(__file__).parents[2]
-    for page in [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("*/README.md")]:
-        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-            if "://" not in link:
-                assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
 def test_doctor_tells_what_is_in_use(capsys):

@@ -1,6 +1,5 @@
 """Federations: nothing leaks, nothing is lost, what is known and unknown is told apart."""
 
-import time
 import tracemalloc
 from dataclasses import replace
 
@@ -162,18 +161,16 @@ def test_tuning_needs_two_training_rows():
         tuning(federation, seed=0)
 
 
-def test_a_thousand_clients_are_dealt_in_time_and_memory(real_data):
+def test_a_thousand_clients_are_dealt_in_little_memory(real_data):
     tracemalloc.start()
     try:
-        start = time.process_time()
         data = load("fashionmnist")
         owned = partition(data, "classes", 1000, seed=0)
         federation = federate(data.y, owned, seed=0)
         unknown = sum(len(federation.ood(client)) for client in range(0, 1000, 100))
-        spent, (_, peak) = time.process_time() - start, tracemalloc.get_traced_memory()
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert federation.clients == 1000
     assert unknown > 100_000
-    assert spent < 2
     assert peak < 400e6

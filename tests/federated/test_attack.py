@@ -104,4 +104,4 @@ def test_a_robust_mean_withstands_what_the_mean_does_not(tmp_path):
     accuracy = {rule: run["accuracy"]["global"]["ind"] for rule, run in found.items()}
     assert accuracy["median"] > accuracy["mean"] + 0.05
     assert len(found["mean"]["attack"]["clients"]) == 3
-    assert "attacked on purpose: noise" in (tmp_path / "mean" / "report.html").read_text()
+    assert "Attacked on purpose: noise" in (tmp_path / "mean" / "report.html").read_text()

@@ -9,9 +9,10 @@ from fedpn.federated.conductor import conduct
 from fedpn.federated.gate import LookAtRows
 from fedpn.federated.gather import moves
 from fedpn.federated.heads import make_head
-from fedpn.federated.heads.base import SLOT, SUMS
+from fedpn.federated.heads.base import SLOT
 from fedpn.federated.heads.sums import unpack
 from fedpn.federated.listener import Listener
+from fedpn.federated.phase import SUMS
 from fedpn.federated.site import Site
 from fedpn.federated.training import Train
 from fedpn.runs.config import resolve

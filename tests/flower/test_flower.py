@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -10,21 +11,24 @@ import torch
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from hypothesis.strategies import floats
+from liars import with_facts, with_report, with_tensors, without_tensors
 from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[flower]'")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 import fedpn
 from clinic import SITES
 from clinic import rows as clinic_rows
 from clinic import write as write_clinic
 from fedpn.algorithms import ALGORITHMS
+from fedpn.core.trees import flatten
 from fedpn.data.census import count_values, make_recipe, plan, take_census
 from fedpn.federated.checkpoint import Journal, State
+from fedpn.flower.app import records, whole
 from fedpn.flower.app import roster as roster_module
-from fedpn.flower.app import whole
+from fedpn.flower.app.records import has_tensors, unpack
 from fedpn.flower.app.server import serve
 from fedpn.flower.app.server_app import app
 from fedpn.flower.app.share import open_share
@@ -41,7 +45,7 @@ from fedpn.serving.conform import as_array
 from flower_grid import SERVER, LocalGrid, wire_bytes
 
 NODES = 4
-FACTS = {"partition", "rows", "shape", "classes", "features", "note", "raw"}
+FACTS = {"partition", "rows", "shape", "classes", "features", "note", "raw", "version"}
 SMALL = {
     "dataset": "digits",
     "clients": NODES,
@@ -62,6 +66,11 @@ def impatient(monkeypatch):
 
 def settings(algorithm="fedpn", *layers):
     return resolve([SMALL | {"algorithm": algorithm}, *layers])
+
+
+def _tensors(content):
+    """What a message holds, by name."""
+    return flatten(unpack(content, ())) if has_tensors(content) else {}
 
 
 def nodes(home, count=NODES):
@@ -184,7 +193,7 @@ def test_nothing_private_leaves_a_node(finished):
     kinds = [kind for kind, _, _ in grid.heard]
     assert sorted(set(kinds)) == ["query.introduce", "train", "train.personalise", "train.sum"]
     for kind, number, content in grid.heard:
-        arrays = content.array_records.get("slots", {})
+        arrays = _tensors(content)
         said = json.loads(dict(content.config_records["report"])["facts"] or "{}")
         assert not own & arrays.keys()
         if kind not in ("train", "train.sum"):
@@ -195,10 +204,10 @@ def test_nothing_private_leaves_a_node(finished):
             roles = {name.partition("/")[0] for name in arrays}
             assert roles in SUMS  # for normalisation; for the gate and of held-out rows' doubts
             if roles == {"moments"}:
-                assert all(a.numpy().shape == (1,) for a in arrays.values())  # over a channel
+                assert all(a.shape == (1,) for a in arrays.values())  # over a channel
         rows = ready.federation.rows(number - 100)
         for array in arrays.values():
-            assert array.numpy().shape[:1] != (len(rows),)
+            assert array.shape[:1] != (len(rows),)
 
 
 def test_a_run_on_flower_reads_like_any_other(finished):
@@ -206,7 +215,7 @@ def test_a_run_on_flower_reads_like_any_other(finished):
     text = report.text([home / "run"])
     assert "switch" in text and f"{NODES} clients, 3 rounds" in text
     page = (home / "run/report.html").read_text()
-    assert "Learning" in page and "Who owns what" not in page
+    assert "What was learned" in page and "Who owns what" not in page
     history = [json.loads(line) for line in (home / "run/history.jsonl").read_text().splitlines()]
     assert [line["round"] for line in history] == [1, 2, 3]
     with pytest.raises(fedpn.UserError, match="each node has its own model"):
@@ -276,7 +285,7 @@ def test_data_that_stay_where_they_are(tmp_path):
     answers = fedpn.load(tmp_path / "state1/bundle")(np.full((1, 4), 4.0, np.float32))
     assert answers[0].guess == "owl"
     for _, _, content in grid.heard:  # which labels a node has is not told
-        assert "label" not in json.dumps([dict(r) for r in content.config_records.values()])
+        assert b"label" not in wire_bytes(content)
 
 
 def test_nodes_must_agree_on_classes(tmp_path, capsys):
@@ -334,8 +343,7 @@ def test_a_node_that_vanishes_and_one_that_comes_late(tmp_path, capsys):
 
 
 def _with(content, name, array):
-    arrays = dict(content.array_records["slots"]) | {name: Array(array)}
-    return RecordDict({"report": content.config_records["report"], "slots": ArrayRecord(arrays)})
+    return with_tensors(content, lambda n, t: t, {name: torch.as_tensor(array)})
 
 
 GARBAGE = {
@@ -343,14 +351,9 @@ GARBAGE = {
     "shape": lambda c: _with(c, "model/head.0.bias", np.zeros(5, np.float32)),
     "dtype": lambda c: _with(c, "model/head.0.bias", np.zeros(18, np.float64)),
     "keys": lambda c: _with(c, "model/another.config", np.zeros(5, np.float32)),
-    "empty": lambda c: RecordDict({"report": c.config_records["report"]}),
+    "empty": without_tensors,
     "words": lambda c: RecordDict({"report": ConfigRecord({"nonsense": 1})}),
-    "loss": lambda c: RecordDict(
-        {
-            "report": ConfigRecord(dict(c.config_records["report"]) | {"loss": float("nan")}),
-            "slots": c.array_records["slots"],
-        }
-    ),
+    "loss": lambda c: with_report(c, loss=float("nan")),
 }
 
 
@@ -369,23 +372,13 @@ def test_garbage_is_refused_and_named(kind, tmp_path, capsys):
     assert any(w.startswith(("2 ", "a node")) for e in events(capsys) if (w := e.get("warning")))
 
 
-def _told(content, **changes):
-    report = dict(content.config_records["report"]) | changes
-    return RecordDict({"report": ConfigRecord(report)} | dict(content.array_records))
-
-
-def _facts(content, **changes):
-    facts = json.loads(dict(content.config_records["report"])["facts"]) | changes
-    return _told(content, facts=json.dumps(facts))
-
-
 INTRODUCTIONS = {
-    "partition": lambda c: _facts(c, partition="abc"),
-    "rows": lambda c: _facts(c, rows=-500),
-    "classes": lambda c: _facts(c, classes=[]),
-    "twin": lambda c: _facts(_told(c, name="1"), partition=9),
-    "taken": lambda c: _facts(c, partition=1),
-    "name": lambda c: _told(c, name=3.5),
+    "partition": lambda c: with_facts(c, partition="abc"),
+    "rows": lambda c: with_facts(c, rows=-500),
+    "classes": lambda c: with_facts(c, classes=[]),
+    "twin": lambda c: with_facts(with_report(c, name="1"), partition=9),
+    "taken": lambda c: with_facts(c, partition=1),
+    "name": lambda c: with_report(c, name=3.5),
 }
 
 
@@ -400,14 +393,8 @@ def test_who_introduces_himself_wrongly_is_left_out(kind, tmp_path, capsys):
 
 
 def _sums(content, **changes):
-    arrays = dict(content.array_records["slots"])
-    arrays |= {f"moments/{name}": Array(np.asarray(v, np.float64)) for name, v in changes.items()}
-    return RecordDict({"report": content.config_records["report"], "slots": ArrayRecord(arrays)})
-
-
-def _weighing(content, weight):
-    report = ConfigRecord(dict(content.config_records["report"]) | {"weight": weight})
-    return RecordDict({"report": report, "slots": content.array_records["slots"]})
+    changed = {f"moments/{n}": torch.tensor(v, dtype=torch.float64) for n, v in changes.items()}
+    return with_tensors(content, lambda n, t: t, changed)
 
 
 MOMENTS = {
@@ -416,8 +403,8 @@ MOMENTS = {
     "no rows": lambda c: _sums(c, counts=[-5.0]),
     "squares": lambda c: _sums(c, squares=[-1.0]),
     "another": lambda c: _sums(c, more=[1.0]),
-    "weight": lambda c: _weighing(c, -3.0),
-    "no weight": lambda c: _weighing(c, float("nan")),
+    "weight": lambda c: with_report(c, weight=-3.0),
+    "no weight": lambda c: with_report(c, weight=float("nan")),
 }
 
 
@@ -435,11 +422,11 @@ def test_sums_that_cannot_be_do_not_count(kind, tmp_path, capsys):
 
 
 FIGURES = {
-    "no json": lambda c: _told(c, facts="not json"),
-    "nothing": lambda c: _told(c, facts="{}"),
-    "a list": lambda c: _told(c, facts="[1]"),
-    "not finite": lambda c: _facts(c, calibration={"ece": float("nan")}),
-    "words": lambda c: _facts(c, calibration={"ece": "good"}),
+    "no json": lambda c: with_report(c, facts="not json"),
+    "nothing": lambda c: with_report(c, facts="{}"),
+    "a list": lambda c: with_report(c, facts="[1]"),
+    "not finite": lambda c: with_facts(c, calibration={"ece": float("nan")}),
+    "words": lambda c: with_facts(c, calibration={"ece": "good"}),
 }
 
 
@@ -455,7 +442,7 @@ def test_figures_that_are_none_cost_one_node_not_the_run(kind, tmp_path, capsys)
 
 def test_nobody_answers_in_the_name_of_another(tmp_path, capsys):
     grid = LocalGrid(nodes(tmp_path))
-    grid.spoil = lambda k, n, c: _told(c, name="0") if (k, n) == ("train", 102) else c
+    grid.spoil = lambda k, n, c: with_report(c, name="0") if (k, n) == ("train", 102) else c
     conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
     line = json.loads((tmp_path / "run/history.jsonl").read_text())
     assert line["dropped"] == [2]
@@ -775,7 +762,7 @@ def test_masked_uploads_give_the_same_sum(case, tmp_path):
     torch.testing.assert_close(masked.server, plain.server, rtol=1e-4, atol=1e-5)
     assert masked.bases == plain.bases
     turns = [p for p in phases_of(config) if p.sums and not p.remembers]
-    asked = (rounds + len(turns)) * 4  # four a round, and for each sum
+    asked = (rounds + 1 + len(turns)) * 4  # four a round, for normalisation and for each sum
     assert [k for k, _, _ in grid.heard].count("train") == asked * NODES
 
 
@@ -789,13 +776,13 @@ def test_the_server_sees_only_masked_vectors(tmp_path):
 
     seen = {}
     for kind, number, content in grid.heard:
-        if kind != "train.sum":  # sums for normalisation; all else is masked
-            assert all(not record for record in content.array_records.values())
+        assert not has_tensors(content)  # all is masked
         for record in content.config_records.values():
             if kind == "train" and "masked_params" in record:
                 found = [bytes_to_ndarray(b) for b in record["masked_params"]]
-                seen.setdefault(number, found)  # of the round; sums come later
-    uploads = {n: c.array_records["slots"] for k, n, c in plain.heard if k == "train"}
+                if len(found) > 5:  # of the round; sums come before it and later
+                    seen.setdefault(number, found)
+    uploads = {n: _tensors(c) for k, n, c in plain.heard if k == "train"}
     assert seen.keys() == uploads.keys()
     for number, vectors in seen.items():
         flat = np.concatenate([v.ravel() for v in vectors[1:]]).astype(np.float64) / 2**32
@@ -819,10 +806,9 @@ def test_masked_sums_of_a_head_are_those_in_clear(features, tmp_path):
     for name, tensor in plain.items():
         torch.testing.assert_close(masked[name], tensor, rtol=1e-5, atol=1e-6)
     asked = [kind for kind, _, _ in grid.heard]
-    assert asked.count("train") == 4 * 4 * NODES  # survey, gram, choose, pool: four each
-    for kind, _, content in grid.heard:  # normalisation is in clear; class counts no longer are
-        if kind != "train.sum":
-            assert all(not record for record in content.array_records.values())
+    assert asked.count("train") == 5 * 4 * NODES  # normalise, survey, gram, choose, pool
+    for _, _, content in grid.heard:
+        assert not has_tensors(content)
 
 
 def test_a_node_that_vanishes_leaves_the_masked_sums_of_the_others(tmp_path):
@@ -830,7 +816,7 @@ def test_a_node_that_vanishes_leaves_the_masked_sums_of_the_others(tmp_path):
 
     def spoil(kind, number, content):
         told.append((kind, number))
-        if kind == "train" and number == 101 and told.count(("train", 101)) == 3:
+        if kind == "train" and number == 101 and told.count(("train", 101)) == 7:
             return None  # of the survey, after it shared its keys
         return content
 
@@ -840,7 +826,7 @@ def test_a_node_that_vanishes_leaves_the_masked_sums_of_the_others(tmp_path):
     counts = np.zeros(10)
     for number, node in nodes(tmp_path / "y").items():
         if number != 101:
-            share = open_share(node, settings("analytic", CLOSED))
+            share = open_share(node, settings("analytic", CLOSED), tmp_path)
             counts += np.bincount(share.dataset.y[share.rows], minlength=10)
     np.testing.assert_array_equal(head["counts"], counts)
 
@@ -916,7 +902,7 @@ def test_a_node_that_vanishes_under_its_mask_is_made_up_for(tmp_path):
 
     def spoil(kind, number, content):
         told.append((kind, number))
-        if kind == "train" and number == 101 and told.count(("train", 101)) == 3:
+        if kind == "train" and number == 101 and told.count(("train", 101)) == 7:
             return None  # after it shared its keys, before its vector came
         return content
 
@@ -1030,7 +1016,8 @@ def test_messy_tables_learn_a_recipe_together(tmp_path, capfd):
     config = settings("analytic", CLINIC | {"dataset": "clinics"})
     conduct(grid, config, tmp_path / "run", nodes=3)
     # The same sums as of the pooled training rows.
-    shares = [open_share(node, config) for node in grid.nodes.values()]
+    nodes = grid.nodes.values()
+    shares = [open_share(node, config, Path(node["state-dir"])) for node in nodes]
     cells = np.concatenate([share.dataset.x[share.rows] for share in shares])
     names = shares[0].dataset.features
     census = take_census(cells)
@@ -1065,3 +1052,26 @@ def test_one_way_of_writing_or_another_gives_the_same_answer(tmp_path):
         for i, predictor in enumerate(predictors)
     ]
     np.testing.assert_array_equal(rows[0], rows[1])
+
+
+def test_the_sums_of_a_head_go_back_only_where_they_are_read(tmp_path):
+    grid = LocalGrid(nodes(tmp_path))
+    told = []
+    serve(grid, read_terms(terms(settings("analytic"), tmp_path / "run")), told.append)
+    sent = {kind: _tensors(content) for kind, _, content in grid.sent}
+    assert any(name.startswith("sums/") for name in sent["train.personalise"])
+    sums = [_tensors(content) for kind, _, content in grid.sent if kind == "train.sum"]
+    assert not any(name.startswith("sums/") for tensors in sums for name in tensors)
+    phases = [event["phase"] for event in told if "phase" in event]
+    assert phases[0] == "federate" and "pool" in phases and phases[-1] == "personalise"
+
+
+def test_tensors_of_many_megabytes_travel_as_an_array(monkeypatch):
+    report, slots = records.Report("a"), {"model": {"w": torch.arange(6.0)}}
+    small = records.pack_report(report, slots)
+    monkeypatch.setattr(records, "LARGE", 8)
+    large = records.pack_report(report, slots)
+    assert not small.array_records and large.array_records
+    for content in (small, large):
+        assert has_tensors(content) and records.read_report(content) == report
+        torch.testing.assert_close(unpack(content, ("model",)), slots)

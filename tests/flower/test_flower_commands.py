@@ -15,6 +15,7 @@ import threading
 import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
@@ -268,7 +269,7 @@ def test_a_failure_leaves_no_half_of_certificates(tmp_path, monkeypatch):
         (["run", "c.toml", "--superlink", "localhost:1"], "--out"),
         (["demo", "--keep", "mine"], "mine cannot be made"),
         (["demo", "--keep", "."], ". is not empty"),
-        (["demo", "--nodes", "0"], "clients is 0"),
+        (["demo", "--nodes", "0"], "a demo has at least one node"),
         ([], "COMMAND"),
     ],
 )
@@ -321,7 +322,7 @@ def test_init_makes_an_app_that_flower_accepts(alone, capsys):
     assert not warnings
     keys = set(launch.Order(config, "/o", False, 4, 1.0, 1.0).settings())
     assert set(app["tool"]["flwr"]["app"]["config"]) == keys
-    assert app["project"]["dependencies"] == ["flwr>=1.40,<1.42"]
+    assert app["project"]["dependencies"] == ["flwr>=1.41,<1.42"]
     capsys.readouterr()
     assert main(arguments) == 2
     assert "fed is not empty" in capsys.readouterr().err
@@ -590,7 +591,8 @@ def test_a_failure_of_flowers_is_one_of_ours(alone, capsys, monkeypatch):
 
 @pytest.mark.parametrize("status", [0, 130])
 def test_the_demo_tells_what_it_keeps(status, alone, capsys, monkeypatch):
-    monkeypatch.setattr(demo, "federation", lambda place, nodes: contextlib.nullcontext(place))
+    up = SimpleNamespace(open=lambda: alone)
+    monkeypatch.setattr(demo, "Federation", lambda place, nodes: contextlib.nullcontext(up))
     monkeypatch.setattr(flower_run, "_follow", lambda *arguments: status)
     assert main(["flower", "demo"]) == status
     assert capsys.readouterr().out == (

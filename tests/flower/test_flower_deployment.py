@@ -1,5 +1,6 @@
 """A real deployment: a SuperLink and three nodes over TLS with keys, as people start them."""
 
+import json
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes as Linux tells them"),
 ]
 
-NODES = 3
+NODES, MANY = 3, 12  # nodes, and rounds of a run in which much goes wrong
 SETTINGS = {
     "dataset": "digits",
     "algorithm": "fedpn",
@@ -140,6 +141,7 @@ def test_a_real_deployment(tmp_path, interruptible):
     check_the_killed_node_found_its_state(tmp_path, seen)
     check_strangers_were_refused(seen)
     check_no_process_is_left(seen)
+    check_faults_and_masks(tmp_path, seen)
     assert seen["stopped"] == 130
     assert not (tmp_path / "stopped" / "metrics.json").exists()
     # Each client by itself, as on a node: stacked ones round otherwise, and here thirty steps make
@@ -167,12 +169,45 @@ def play(place: Path) -> dict[str, Any]:
         deployment.start_node(1)
         deployment.wait(run, lambda: not run.alive)
         seen["status"], seen["words"] = run.process.returncode, run.tail(200)
+        seen["secure"] = play_secure(deployment)
+        seen["faults"] = play_faults(deployment)
         ending = [child for child in deployment.children if child.alive]
         for child in ending:
             child.ask_to_end()
         seen["ended"] = {child.name: child.process.wait(60) for child in ending}
         seen["left"] = {child.name: child.family() for child in deployment.children}
     return seen
+
+
+def play_secure(deployment: Deployment) -> tuple[int, str]:
+    """A run under masks, over a real SuperLink."""
+    run = deployment.run("secure", "--secure", "--set", "rounds=1")
+    deployment.wait(run, lambda: not run.alive)
+    return run.process.returncode, run.tail(200)
+
+
+def play_faults(deployment: Deployment) -> tuple[int, str]:
+    """A node's worker is killed in the middle of a run, then the server; the run goes on."""
+    history = deployment.place / "faults" / "history.jsonl"
+    run = deployment.run("faults", "--set", f"rounds={MANY}")
+
+    def after(rounds: int) -> None:
+        """Waits for so many rounds; the terminal does not show each."""
+        done = lambda: history.exists() and len(history.read_text().splitlines()) >= rounds  # noqa: E731
+        deployment.wait(run, lambda: done() or not run.alive)
+
+    after(1)
+    worker = read_json(deployment.place / "state-node-2" / "status.json")["pid"]
+    os.kill(worker, signal.SIGKILL)
+    after(4)
+    link = next(child for child in deployment.children if child.name == "superlink")
+    link.kill()
+    run.process.wait(LONGEST)
+    deployment.children.remove(link)
+    deployment.start_link()
+    again = deployment.run("faults", "--set", f"rounds={MANY}", "--resume")
+    deployment.wait(again, lambda: not again.alive)
+    return again.process.returncode, again.tail(200)
 
 
 def stop_at_once(deployment: Deployment) -> int:
@@ -199,6 +234,19 @@ def check_the_killed_node_found_its_state(place: Path, seen: dict[str, Any]) -> 
     assert "personal stage 3/3" in seen["words"]
     assert "has no model of its own" not in seen["words"]
     assert main(["report", str(place / "run")]) == 0
+
+
+def check_faults_and_masks(place: Path, seen: dict[str, Any]) -> None:
+    for run in ("secure", "faults"):
+        status, words = seen[run]
+        assert status == 0, words
+        found = read_json(place / run / "metrics.json")
+        assert len(found["per_client"]) == NODES
+    rounds = (place / "faults" / "history.jsonl").read_text().splitlines()
+    assert len(rounds) == MANY
+    assert any(line["sent"] > 0 and line["received"] > 0 for line in map(json.loads, rounds))
+    status = read_json(place / "faults" / "status.json")
+    assert status["ended"] == "finished" and len(status["nodes"]) == NODES
 
 
 def check_strangers_were_refused(seen: dict[str, Any]) -> None:
@@ -231,7 +279,8 @@ def check_the_decisions(place: Path, simulated: Path) -> None:
     rows = [row for part in federation.test for row in part]
     otherwise = 0
     for client in range(NODES):
-        node = fedpn.load(place / f"state-node-{client}")(dataset.x[rows])
+        first = place / f"state-node-{client}" / "models" / "0001"  # later runs made others
+        node = fedpn.load(first)(dataset.x[rows])
         theirs = fedpn.load(simulated, client=client)(dataset.x[rows])
         pairs = zip(node, theirs, strict=True)
         otherwise += sum((a.label, a.outcome) != (b.label, b.outcome) for a, b in pairs)

@@ -47,6 +47,8 @@ def serve(tmp_path, monkeypatch):
     """Serves a node whose SuperNode says one thing in each of its lives, then is asked to end."""
     monkeypatch.setattr(node, "check", lambda *words: None)
     monkeypatch.setattr(node, "PAUSE", 0.01)
+    idle = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(node, "worker", lambda port, state: idle)
 
     def serve(*told, port=None, patience=90.0):
         tool = tmp_path / "flower-supernode"
@@ -71,14 +73,14 @@ def test_an_answer_that_came_too_late_is_no_reason(serve, monkeypatch):
     """The SuperNode has cleaned up after it."""
     staying = node.Foreground.stay
 
-    def stay(self, child, until):
+    def stay(self, child, until, meanwhile):
         patience = time.monotonic() + 20
         while node.JOINED not in self.heard and time.monotonic() < patience:
             time.sleep(0.05)
         time.sleep(0.5)
         assert until not in self.heard
         self.asked = True
-        staying(self, child, until)
+        staying(self, child, until, meanwhile)
 
     monkeypatch.setattr(node.Foreground, "stay", stay)
     said, lives = serve((f"{LATE}\n{JOINED}", True))
@@ -122,6 +124,28 @@ def test_a_node_that_the_superlink_failed_tries_again(serve):
 def test_a_node_that_never_came_up_is_a_failure(serve):
     with pytest.raises(Failure, match="ended with status 3"):
         serve(("no such option", False))
+
+
+def test_a_worker_that_ends_is_started_anew(serve, tmp_path, monkeypatch):
+    """Killed, say, by a machine without memory: its SuperNode stays, and so does the node."""
+    code = f"open({str(tmp_path / 'workers')!r}, 'a').write('x'); import os; os._exit(9)"
+    monkeypatch.setattr(node, "worker", lambda port, state: [sys.executable, "-c", code])
+    monkeypatch.setattr(node, "WORKER", 0.0)
+    staying = node.Foreground.stay
+
+    def stay(self, child, until, meanwhile):
+        def watch():
+            meanwhile()
+            workers = tmp_path / "workers"
+            often = workers.exists() and len(workers.read_text()) >= 3
+            self.asked = often and node.JOINED in self.heard
+
+        staying(self, child, until, watch)
+
+    monkeypatch.setattr(node.Foreground, "stay", stay)
+    said, lives = serve((JOINED, True))
+    assert said[:2] == ["the worker ended with status 9; starting it anew"] * 2
+    assert len(lives) == 1
 
 
 @pytest.mark.parametrize("up", [True, False])

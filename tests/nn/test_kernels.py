@@ -380,7 +380,8 @@ def _elsewhere(**environment):
 def test_a_machine_without_compiler_goes_on(tmp_path):
     total, status = _elsewhere(PATH=str(tmp_path), CC="")
     assert total == "tensor(72.)"
-    assert status.startswith("eager: no C compiler")
+    assert status.startswith("eager: the package brought no library")
+    assert "no C compiler" in status
 
 
 def test_a_compiler_that_fails_is_named(tmp_path):

@@ -45,4 +45,5 @@ def test_a_run_that_learned_nothing_says_so_everywhere(tmp_path):
     assert found["warnings"]
     assert store.read_json(tmp_path / "run/metrics.json")["warnings"] == found["warnings"]
     assert f"note: {found['warnings'][0]}" in report.text([tmp_path / "run"])
-    assert found["warnings"][0][:12] in (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert found["warnings"][0][:12] in page.replace("\u00a0", " ").replace("&nbsp;", " ")

@@ -20,6 +20,7 @@ from fedpn.service.library import Library
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the page's tests need playwright")
 expect = sync_api.expect
+expect.set_options(timeout=60000)  # a busy machine takes its time
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no {CHROMIUM}")
 OPTIONS = [
@@ -66,7 +67,7 @@ def opened(browser, address, width=1280, accepted=None):
     """The page at an address; nothing may go wrong on it but what is accepted."""
     context = browser.new_context(viewport={"width": width, "height": 900})
     page, wrong = context.new_page(), []
-    page.set_default_timeout(15000)
+    page.set_default_timeout(60000)
     page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))

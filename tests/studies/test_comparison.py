@@ -169,7 +169,9 @@ def _made_up(name, table):
     """A method with these accuracies, [seeds, clients], on all sets of rows."""
     by_seed = {
         seed: {
-            str(c): ClientMetrics(c, (0,), 10, {"global": dict.fromkeys(("ind", "ood", "mix"), v)})
+            str(c): ClientMetrics(
+                c, (0,), 10, {"global": dict.fromkeys(("ind", "ood", "mix"), v)}, {}
+            )
             for c, v in enumerate(row)
         }
         for seed, row in enumerate(table)

@@ -10,6 +10,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from fedpn.core.pace import rate, time_left
 from fedpn.core.plain import plain
 from fedpn.federated.listener import Listener
 
@@ -29,8 +30,10 @@ STAGES = {
     "limit of rows": "what rows look like",
     "pool": "held-out rows",
     "evaluate": "evaluation",
+    "unseen": "unseen clients",
     "report": "report",
 }
+UNITS = {"federate": "rounds"}  # what a stage counts; the others count steps or clients
 SECONDS = 5.0  # between two plain lines
 
 
@@ -40,6 +43,14 @@ def _name(stage: str) -> str:
     'sums of features'
     """
     return STAGES.get(stage.partition(" + ")[0], plain(stage))
+
+
+def _fact(name: str, value: float) -> str:
+    """
+    >>> _fact("loss", 0.5), _fact("left out", 2)
+    ('loss 0.500', 'left out 2')
+    """
+    return f"{plain(name)} {value}" if isinstance(value, int) else f"{plain(name)} {value:.3f}"
 
 
 class Interrupt:
@@ -110,10 +121,9 @@ class Display(Listener):
         self.last[stage] = done
         began = self.began.setdefault(stage, now)
         played = done - self.first.setdefault(stage, done)
-        rate = played / (now - began) if now > began else 0.0
-        words = [f"{plain(name)} {value:.3f}" for name, value in facts.items() if value is not None]
-        if rate:
-            words.append(f"{rate:.1f}/s")
+        words = [_fact(name, value) for name, value in facts.items() if value is not None]
+        pace = rate(played, now - began, UNITS.get(stage, ""))
+        words += [pace] if pace else []
         if self.live:
             if stage not in self.tasks:
                 for task in self.tasks.values():
@@ -122,8 +132,8 @@ class Display(Listener):
             self.bars.update(self.tasks[stage], completed=done, total=of, facts="  ".join(words))
         elif now - self.shown > SECONDS or done == of or now == began:
             self.shown = now
-            if rate and done < of:
-                words.append(f"{(of - done) / rate:.0f} s left")
+            if pace and done < of:
+                words.append(time_left(now - began, played / (played + of - done)))
             count = f" {done}/{of}" if done else ""
             print(
                 "  ".join([f"{_name(stage)}{count}", *words]),

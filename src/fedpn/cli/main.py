@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 import fedpn
 from fedpn.cli.commands import (
     answer,
+    completion,
     data,
     doctor,
     flower,
@@ -22,11 +24,23 @@ from fedpn.cli.commands import (
     sweep,
     tables,
 )
+from fedpn.cli.version import version
 from fedpn.cli.welcome import welcome
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 
-FAMILIES = (run, sweep, answer, serve, labelled, membership, tables, data, doctor, flower)
+FAMILIES = (
+    *(run, sweep, answer, serve, labelled, membership),
+    *(tables, data, doctor, flower, completion),
+)
+
+# Modules that only some commands need, and the extra that brings each.
+EXTRAS = {
+    **dict.fromkeys(("flwr", "cryptography"), "flower"),
+    **dict.fromkeys(("fastapi", "uvicorn", "sqlalchemy", "multipart"), "serve"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
+    "pyarrow": "parquet",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,19 +50,34 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
+class Version(argparse.Action):
+    """Says which fedpn this is; git is asked only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        print(version())
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; 2 for the user's mistakes, 1 for failures."""
+    if arguments is None:  # as the program
+        status = main(sys.argv[1:])
+        # What was asked for is done; PyTorch takes its time to go, and must not be interrupted.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return status
     # Before PyTorch is loaded: threads that wait shall sleep, not spin, for others want the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     if not arguments:
         print(welcome(Path.cwd()))
         return 0
     try:
         options = _parser().parse_args(arguments)
-        status: int = options.do(options) or 0
-        return status
+        done: int = options.do(options) or 0
+        return done
     except UserError as error:
         if debug:
             traceback.print_exc()
@@ -71,9 +100,13 @@ def failure(error: Exception) -> str:
 
     >>> failure(PermissionError(13, "Permission denied", "/etc/x"))
     '/etc/x: Permission denied'
+    >>> failure(ModuleNotFoundError("No module named 'flwr'", name="flwr"))
+    "this needs flwr: pip install 'fedpn[flower]'"
     """
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return "there is not enough memory: take fewer rows, a smaller model or smaller batches"
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        return f"this needs {error.name}: pip install 'fedpn[{EXTRAS[error.name]}]'"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"failed: {type(error).__name__}: {error} (--debug shows where)"
@@ -81,10 +114,11 @@ def failure(error: Exception) -> str:
 
 def _parser() -> Parser:
     parser = Parser(prog="fedpn", description=fedpn.__doc__)
-    parser.add_argument("--version", action="version", version=f"fedpn {fedpn.__version__}")
+    parser.add_argument("--version", action=Version, help="show the version and its commit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for family in (*FAMILIES, *_plugins()):
         family.add(commands)
+    parser.set_defaults(parser=parser)
     return parser
 
 

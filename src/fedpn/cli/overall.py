@@ -8,6 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from fedpn.core.pace import time_left
 from fedpn.core.plain import plain
 from fedpn.runs.studies.scheduler import Job
 
@@ -55,18 +56,3 @@ class Overall:
         if not self.live and now - self.shown > EVERY:
             self.shown = now
             print(f"{count}  {100 * over / self.total:.0f} %  {left}", file=sys.stderr, flush=True)
-
-
-def time_left(spent: float, share: float) -> str:
-    """Tells how long the rest will take, if it goes on as before.
-
-    >>> time_left(60, 0.25), time_left(3600, 0.1), time_left(5, 0)
-    ('3 min left', '9 h left', '')
-    """
-    if share <= 0:
-        return ""
-    rest = spent * (1 - share) / share
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if rest >= 1.5 * size:
-            return f"{rest / size:.0f} {unit} left"
-    return f"{rest:.0f} s left"

@@ -17,12 +17,13 @@ from safetensors.torch import save_file
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params
 
-MANIFEST = "manifest.json"
-LOCK = ".lock"
+MANIFEST, LOCK = "manifest.json", ".lock"
+PASSING = "status.json"  # how a run stands: replaced as it goes, and no part of what it came to
 CODE = "code"  # a folder below: files of the user's own that models need
+BEGUN = {LOCK, "config.toml", "history.jsonl", "memories.bin", PASSING}
 VOLUME = 2**40  # numbers of a tensor
 LONGEST = 300  # characters of a library's words
-SEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}
+SEALED, UNSEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}, {MANIFEST, PASSING}
 
 
 def claim(path: Path, resume: bool = False) -> None:
@@ -71,7 +72,7 @@ def _left_behind(path: Path) -> bool:
     Settings that somebody wrote there by hand have no lock beside them.
     """
     names = {p.name for p in path.iterdir() if not _is_draft(p)}
-    return not names or LOCK in names <= {LOCK, "config.toml", "history.jsonl", "memories.bin"}
+    return not names or LOCK in names <= BEGUN
 
 
 def _is_draft(path: Path) -> bool:
@@ -149,7 +150,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    _replace(path, lambda temporary: temporary.write_bytes(content))
+    _replace(path, lambda draft: draft.write_bytes(content))
 
 
 def write_with(path: Path, write: Any) -> None:
@@ -268,10 +269,9 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def seal(directory: Path) -> None:
     """Writes the checksums of all files, so that damage is noticed."""
-    files = sorted(p for p in directory.iterdir() if p.suffix in SEALED and p.name != MANIFEST)
-    sums = {p.name: _sha256(p) for p in files}
-    sums |= {name: _sha256(directory / name) for name in code_of(directory)}
-    write_json(directory / MANIFEST, sums)
+    files = sorted(p for p in directory.iterdir() if p.suffix in SEALED and p.name not in UNSEALED)
+    names = [*(p.name for p in files), *code_of(directory)]
+    write_json(directory / MANIFEST, {name: _sha256(directory / name) for name in names})
 
 
 def code_of(directory: Path) -> list[str]:

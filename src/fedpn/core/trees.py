@@ -58,6 +58,15 @@ def not_finite(slots: Slots) -> str:
     return next(bad, "")
 
 
+def weigh(slots: Slots) -> int:
+    """How many bytes the numbers take.
+
+    >>> weigh({"model": {"w": torch.ones(2)}})
+    8
+    """
+    return sum(t.nbytes for params in slots.values() for t in params.values())
+
+
 def flatten(slots: Slots) -> Params:
     """Names each tensor `role/name`, for files and wires.
 

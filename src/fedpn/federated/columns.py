@@ -33,14 +33,17 @@ class TakeCensus(Phase):
 
     name: ClassVar[str] = "columns"
     open: ClassVar[bool] = True
+    wide: ClassVar[bool] = True
+    reach: ClassVar[float] = 1e9
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
         cells = cells_of(site.setup.dataset)[site.train]
         return Reply(memory, {CENSUS: _tensors(take_census(cells))})
 
-    def objection(self, statistics: Slots) -> str:
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
         found = _arrays(Census, statistics[CENSUS])
-        return "" if is_sound(found) else "its counts are none of cells"
+        as_told = rows is None or bool((found.kinds.sum(1) == rows).all())
+        return "" if is_sound(found) and as_told else "its counts are none of cells"
 
     def server(self, server: Slots, total: Total) -> Slots:
         return server | total.sum
@@ -61,8 +64,10 @@ class CountValues(Phase):
         known = plan_of(sent, self.names, self.categories)
         return Reply(memory, {VALUES: _tensors(count_values(cells, known))})
 
-    def objection(self, statistics: Slots) -> str:
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
         sound = all((counts >= 0).all() for counts in statistics[VALUES].values())
+        if rows is not None:
+            sound &= all((counts <= rows).all() for counts in statistics[VALUES].values())
         return "" if sound else "its counts are none of values"
 
     def server(self, server: Slots, total: Total) -> Slots:

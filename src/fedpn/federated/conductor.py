@@ -7,6 +7,7 @@ what they are asked to do (phases do).
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -28,6 +29,7 @@ class Heard(NamedTuple):
     loss: float | None
     dropped: list[int]  # vanished before they could answer
     refused: list[int]  # answered what is not finite, or too long a move
+    cost: Mapping[str, Any] = MappingProxyType({})  # bytes sent and received, seconds
 
 
 class Transport(Protocol):
@@ -82,6 +84,7 @@ def conduct(
     records: dict[int, dict[str, Any]] = {}
     for group in _groups(phases):
         phase = group[0]
+        listener.phase(phase.name)
         if phase.remembers:
             state = _play_rounds(phase, transport, state, journal, listener, patience)
         elif phase.sums:
@@ -139,6 +142,7 @@ def _play_rounds(
             "norm": _moved(before, server),
             "seconds": time.perf_counter() - began,
             "accuracy": transport.probe(server),
+            **heard.cost,
         }
         _tell(line, phase, journal, listener)
         empty = 0 if counted else empty + 1

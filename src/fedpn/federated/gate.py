@@ -12,10 +12,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedpn.core.products import is_product
 from fedpn.core.trees import Params, Slots
 from fedpn.data.dataset import Array
 from fedpn.federated.gather import Total
-from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.phase import Phase, Reply, without_sums
 from fedpn.federated.site import Site
 from fedpn.nn import familiar
 
@@ -25,6 +26,9 @@ SEED = 0  # of the sketch of wide tables
 
 class Turn(Phase):
     """One turn; what the server makes of it is added to the slot."""
+
+    def reads(self, server: Slots) -> Slots:
+        return without_sums(server)
 
     def part(self, x: Tensor, y: Tensor, classes: int, gate: Params) -> Params:
         """A client's sums."""
@@ -44,6 +48,22 @@ class Turn(Phase):
         y = setup.labels(rows).cpu()
         found = self.part(x, y, setup.blueprint.classes, sent.get(SLOT, {}))
         return Reply(memory, {SLOT: found})
+
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        found = statistics[SLOT]
+        counts = [found[name] for name in ("rows", "counts") if name in found]
+        sound = all((t >= 0).all() and (t == t.round()).all() for t in counts)
+        if rows is not None:  # held-out rows are fewer, but of the smallest clients
+            sound &= all(float(t.sum()) <= rows + 1 for t in counts)
+        sound &= all(is_product(t) for name, t in found.items() if name.endswith("outer"))
+        if sound and "outer" in found:  # by class, around each one's mean
+            mean = found["total"] / found["rows"].clamp(min=1)[:, None]
+            sound &= is_product(
+                found["outer"]
+                - torch.einsum("c,cs,ct->cst", found["rows"], mean, mean)
+                + 1e-6 * torch.diag_embed(found["outer"].diagonal(dim1=-2, dim2=-1))
+            )
+        return "" if sound else "its counts or squares are none"
 
     def server(self, server: Slots, total: Total) -> Slots:
         return server | {SLOT: server.get(SLOT, {}) | self.learn(total.sum[SLOT])}

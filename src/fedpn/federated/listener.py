@@ -10,6 +10,9 @@ class Listener:
     def begin(self, out: Path) -> None:
         """A run begins to write into a directory."""
 
+    def phase(self, name: str) -> None:
+        """A phase begins: rounds, sums over all clients, or each client's own work."""
+
     def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         """A stage has come so far."""
 
@@ -36,6 +39,10 @@ class Listeners(Listener):
     def begin(self, out: Path) -> None:
         for listener in self.listeners:
             listener.begin(out)
+
+    def phase(self, name: str) -> None:
+        for listener in self.listeners:
+            listener.phase(name)
 
     def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         for listener in self.listeners:

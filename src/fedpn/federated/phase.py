@@ -19,6 +19,7 @@ from fedpn.federated.gather import Total
 from fedpn.federated.site import Site
 
 Tick = Callable[[], None]
+SUMS = "sums"  # of the server's state: what a head came from, and others can be added to
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Phase:
     sums: ClassVar[bool] = True  # whether the server adds statistics up; else clients go on alone
     is_move: ClassVar[bool] = False  # whether statistics are a model's new values
     open: ClassVar[bool] = False  # whether its sums are plain whatever the rule of aggregation
+    wide: ClassVar[bool] = False  # whether sums may be of any size: columns have units of their own
+    reach: ClassVar[float] = 1e3  # how many times as long as others' a client's sums may be, a row
     remembers: ClassVar[bool] = False  # whether clients' memories outlive the round
     stacks: ClassVar[bool] = False  # whether cohorts may be played side by side
     rounds: int = 1
@@ -61,6 +64,10 @@ class Phase:
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
         """One client's part."""
         raise NotImplementedError
+
+    def reads(self, server: Slots) -> Slots:
+        """What of the server's state clients are sent: all, unless it is large and not read."""
+        return server
 
     def prepare(self, sites: Sequence[Site]) -> None:
         """Computes what cohorts that are played side by side will share."""
@@ -83,8 +90,9 @@ class Phase:
         """The server after the phase, from the sum alone."""
         return server
 
-    def objection(self, statistics: Slots) -> str:
-        """What is wrong with one client's statistics, where that can be told from them alone."""
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        """What is wrong with one client's statistics, where that can be told from them and from how
+        many training rows it has."""
         return ""
 
     def joining(self, clients: int, round_: int) -> Array:
@@ -105,3 +113,8 @@ def _bring_together(replies: Sequence[Reply]) -> Replies:
 
 def on_device(slots: Slots, device: torch.device) -> Slots:
     return map_slots(lambda t: t.to(device), slots)
+
+
+def without_sums(server: Slots) -> Slots:
+    """What answers to rows: many megabytes of sums are left out."""
+    return {role: params for role, params in server.items() if role != SUMS}

@@ -8,7 +8,7 @@ import torch
 from fedpn.core.promises import Kind
 from fedpn.core.trees import Slots
 from fedpn.federated.gather import Total
-from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.phase import Phase, Reply, without_sums
 from fedpn.federated.site import Site
 from fedpn.routing.pooled import count_rows
 
@@ -23,6 +23,9 @@ class Pool(Phase):
 
     name: ClassVar[str] = "pool"
 
+    def reads(self, server: Slots) -> Slots:
+        return without_sums(server)
+
     @torch.no_grad()
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
         setup, rows = site.setup, site.calibration
@@ -34,7 +37,12 @@ class Pool(Phase):
     def server(self, server: Slots, total: Total) -> Slots:
         return server | {SLOT: total.sum[SLOT]}
 
-    def objection(self, statistics: Slots) -> str:
-        if any((t < 0).any() for t in statistics[SLOT].values()):
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        found = statistics[SLOT]
+        if any((t < 0).any() for t in found.values()):
             return "counts and losses below 0"
+        # Held-out rows are two for five to train on, and one more of a small client.
+        counts = [t for name, t in found.items() if not name.endswith("heat")]
+        if rows is not None and any(float(t.max()) > rows + 1 for t in counts):
+            return "more rows than it has"
         return ""

@@ -15,7 +15,7 @@ from fedpn.algorithms.base import FedAvg
 from fedpn.core import metrics, seeds
 from fedpn.core.errors import UserError
 from fedpn.core.parallel import cohorts_of, lanes, side_by_side
-from fedpn.core.trees import Params, Slots, map_slots, not_finite, public
+from fedpn.core.trees import Params, Slots, map_slots, not_finite, public, weigh
 from fedpn.data.dataset import Array
 from fedpn.data.describe import client_name
 from fedpn.federated.aggregation import AggregationSettings
@@ -89,7 +89,7 @@ class Simulator:
         return self.asked_cohort or cohort_size(server, self.memories[0])
 
     def gather(self, phase: Phase, state: State, clients: Array, listener: Listener) -> Heard:
-        sent = public(state.server) if phase.remembers else state.server
+        sent = public(state.server) if phase.remembers else phase.reads(state.server)
         gone = clients[:0]
         if phase.remembers:
             rng = seeds.stream("dropout", self.seed, state.round)
@@ -100,7 +100,7 @@ class Simulator:
             observe = self.setup.observer(self.method, state.server)
         parts: list[Part] = []
         refused: list[int] = []
-        loss, done = 0.0, 0
+        loss, done, upload = 0.0, 0, 0
 
         def play(cohort: Array) -> Played:
             sites = [Site(int(c), self.setup, state.round, observe) for c in cohort]
@@ -114,6 +114,7 @@ class Simulator:
             if not phase.remembers and self.setup.network is not None:
                 done += len(played.cohort)
                 listener.progress(phase.name, done, len(there))
+            upload = weigh(played.replies.statistics) // max(len(played.cohort), 1)
             refused += played.cohort[~played.good.numpy()].tolist()
             self._tell(played, phase, sent, state.round, listener)
             if phase.remembers:
@@ -125,10 +126,12 @@ class Simulator:
             if len(played.part.weights):
                 parts = self.gatherer.collect(parts, played.part, phase.is_move)
                 loss += played.loss
+        # What would have passed between machines.
+        cost = {"sent": len(clients) * weigh(sent), "received": len(there) * upload}
         if not parts:
-            return Heard(None, None, gone.tolist(), refused)
+            return Heard(None, None, gone.tolist(), refused, cost)
         total = self.gatherer.total(sent, parts, state.round, phase.is_move, self.clients)
-        return Heard(total, loss / total.weight, gone.tolist(), refused)
+        return Heard(total, loss / total.weight, gone.tolist(), refused, cost)
 
     def _spoil(self, replies: Replies, sent: Slots, cohort: Array, round_: int) -> Replies:
         """What comes back where some clients mean harm."""

@@ -9,6 +9,7 @@ import torch
 from fedpn.core.trees import Slots
 from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.plausible import may_weigh
 from fedpn.federated.site import Site
 
 MARK, WEIGHT = ":", "weight"  # what a part sends is in slots `0:sums`, `1:gate`, …
@@ -32,6 +33,9 @@ class Together(Phase):
                 statistics[f"{i}{MARK}{slot}"] = {n: t * reply.weight for n, t in params.items()}
         return Reply(memory, statistics)
 
+    def reads(self, server: Slots) -> Slots:
+        return {role: p for part in self.parts for role, p in part.reads(server).items()}
+
     def server(self, server: Slots, total: Total) -> Slots:
         for i, part in enumerate(self.parts):
             mine = _of_part(total.sum, i)
@@ -39,9 +43,13 @@ class Together(Phase):
             server = part.server(server, Total(mine, weight, total.share))
         return server
 
-    def objection(self, statistics: Slots) -> str:
-        found = [part.objection(_of_part(statistics, i)) for i, part in enumerate(self.parts)]
-        return next(filter(None, found), "")
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        parts = [_of_part(statistics, i) for i in range(len(self.parts))]
+        weights = [float(mine.pop(WEIGHT)[WEIGHT]) for mine in parts]
+        if rows is not None and not all(may_weigh(weight, rows) for weight in weights):
+            return f"its parts weigh {', '.join(f'{weight:g}' for weight in weights)}"
+        pairs = zip(self.parts, parts, strict=True)
+        return next(filter(None, (part.objection(mine, rows) for part, mine in pairs)), "")
 
 
 def _of_part(slots: Slots, number: int) -> Slots:

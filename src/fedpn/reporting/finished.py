@@ -11,10 +11,11 @@ from fedpn.core.errors import UserError
 from fedpn.core.summary import SETS
 from fedpn.data.dataset import Array
 from fedpn.reporting.places import MEASURES
-from fedpn.reporting.values import Value, read_json, read_json_lines, read_toml
+from fedpn.reporting.values import Value, read_json, read_toml
 from fedpn.routing.outcomes import OUTCOMES, Outcome
 from fedpn.serving.bundle import FORMAT
 
+GATE = "gate.safetensors"
 # Accuracy by way of answering (local, global, switch, …) and set of rows; None where unknown.
 Accuracy = dict[str, dict[str, float | None]]
 
@@ -45,6 +46,13 @@ class ClientMetrics:
     classes: tuple[int, ...]  # none where the client keeps them to itself
     rows: int
     accuracy: Accuracy
+    outcomes: dict[str, float | None]  # the shares of its inputs; none in older runs
+
+    def answered_by(self, *outcomes: Outcome) -> float | None:
+        """The share of its inputs that ends in one of these outcomes."""
+        shares = [self.outcomes.get(outcome.label) for outcome in outcomes]
+        known = [share for share in shares if share is not None]
+        return sum(known) if known else None
 
 
 @dataclass(frozen=True)
@@ -59,19 +67,17 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Round:
-    number: int
-    loss: float | None
-    accuracy: float | None
-
-
-@dataclass(frozen=True)
 class Histogram:
     """Scores, each relative to its client's threshold."""
 
     edges: list[float]
     ind: list[float]
     ood: list[float]
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether scores differ at all."""
+        return self.edges[-1] - self.edges[0] > 1e-6
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,13 @@ def _client(tree: Value, origin: Origin) -> ClientMetrics:
         classes=tuple(item.whole(below=len(origin.classes)) for item in classes),
         rows=tree["rows"].whole(),
         accuracy=_accuracy(tree["accuracy"]),
+        outcomes=tree["abstention"].optional(_outcome_shares) or {},
     )
+
+
+def _outcome_shares(tree: Value) -> dict[str, float | None]:
+    found = tree["outcomes"].optional(Value.fields) or {}
+    return {name: share.optional(Value.number) for name, share in found.items()}
 
 
 def read_origin(run: Path) -> Origin:
@@ -197,18 +209,6 @@ def read_origin(run: Path) -> Origin:
         note=made["note"].text(),
         versions={name: made[name].text() for name in ("fedpn", "torch")},
     )
-
-
-def read_history(run: Path) -> list[Round]:
-    """The rounds of a run."""
-    return [
-        Round(
-            line["round"].whole(),
-            line["loss"].optional(Value.number),
-            line["accuracy"].optional(Value.number),
-        )
-        for line in read_json_lines(run / "history.jsonl")
-    ]
 
 
 def read_figures(run: Path, origin: Origin) -> Figures:
@@ -266,6 +266,11 @@ def _example(card: Value, origin: Origin) -> Example:
         outcome=next(known for known in Outcome if known.label == outcome.text()),
         reason=card["reason"].text(),
     )
+
+
+def has_gate(run: Path) -> bool:
+    """Whether strangers are told from what is known, so that nobody answers them."""
+    return bool(store.read_tensors(run / GATE)[0])
 
 
 def read_images(run: Path, count: int) -> list[Array]:

@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 
 from fedpn.core import store
 from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
+from fedpn.reporting import story
 from fedpn.reporting.finished import Metrics, Origin, read_metrics, read_origin, read_settings
+from fedpn.reporting.history import Round, read_history, traffic
 from fedpn.reporting.tables import accuracy_table, measures, unseen_table
+from fedpn.reporting.words import count, in_bytes
 
 # What a report is made from, and what is in each.
 CONTENTS = {
@@ -17,24 +21,47 @@ CONTENTS = {
     "metrics.json": "accuracy and all other figures, of every client",
     "figures.json": "what the figures on this page are drawn from",
     "gallery.safetensors": "the inputs that are shown as examples",
+    "gate.safetensors": "what strangers are told by, where there is a gate",
     "history.jsonl": "loss and accuracy, round by round",
     "bundle.json": "names of classes and clients, and where the models come from",
 }
 FILES = list(CONTENTS)
+WIDEST = 96  # letters of a line of words
 
 
 def text(paths: Sequence[Path]) -> str:
-    """The table and the figures beside it, for a terminal."""
-    runs = read_runs(paths)
-    lines = aligned(accuracy_table(runs))
+    """The table, what it means and the figures beside it, for a terminal."""
+    runs, origin = read_runs(paths), read_origin(paths[0])
+    table = _ruled(aligned(accuracy_table(runs)))
+    if late := aligned(unseen_table(runs)):
+        table += _ruled(late)
+    meant = [*_wrapped(story.meaning(story.brought_together(runs))), ""]
     beside = [f"{name}: {value}" for name, value in measures(runs).items()]
+    beside += _bytes(read_history(paths[0]))
     beside += [plain(runs[0].privacy)] if runs[0].privacy else []
     beside += [f"note: {plain(warning)}" for run in runs for warning in run.warnings]
-    rule = "─" * len(lines[0])
-    table = [lines[0], rule, *lines[1:], ""]
-    if late := aligned(unseen_table(runs)):
-        table += [late[0], "─" * len(late[0]), *late[1:], ""]
-    return "\n".join([heading(runs, read_origin(paths[0])), "", *table, *beside])
+    return "\n".join([heading(runs, origin), "", *table, *meant, *beside])
+
+
+def _ruled(lines: list[str]) -> list[str]:
+    """A table with a line below its head."""
+    return [lines[0], "─" * len(lines[0]), *lines[1:], ""]
+
+
+def _wrapped(words: str) -> list[str]:
+    """Lines of a paragraph; a number and its % stay together."""
+    lines = wrap(words.replace(" %", "\u00a0%"), WIDEST)
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
+def _bytes(history: Sequence[Round]) -> list[str]:
+    """What went over the wire, where it was counted."""
+    found = traffic(history)
+    if found is None:
+        return []
+    sent, received = map(in_bytes, found)
+    a_round = " / ".join(in_bytes(total / len(history)) for total in found)
+    return [f"sent to clients / received: {sent} / {received} ({a_round} a round)"]
 
 
 def write_page(paths: Sequence[Path], out: Path) -> None:
@@ -78,14 +105,6 @@ def heading(runs: Sequence[Metrics], origin: Origin) -> str:
     run, seeds = runs[0], ", ".join(str(run.seed) for run in runs)
     method = run.algorithm.rpartition(":")[2]  # of one's own, without its file
     return (
-        f"{method} on {origin.dataset}: {_count(run.clients, 'client')}, "
-        f"{_count(run.rounds, 'round')}, {'seeds' if len(runs) > 1 else 'seed'} {seeds}"
+        f"{method} on {origin.dataset}: {count(run.clients, 'client')}, "
+        f"{count(run.rounds, 'round')}, {'seeds' if len(runs) > 1 else 'seed'} {seeds}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    """
-    >>> _count(1, "round"), _count(2, "round")
-    ('1 round', '2 rounds')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,13 +1,22 @@
 """Metrics -> the rows of the report's tables."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fedpn.core.summary import SETS, standard_error, summarise
 from fedpn.reporting.classes import ByClass
 from fedpn.reporting.finished import Accuracy, ClientMetrics, Metrics, Origin
+from fedpn.reporting.table import Row, Table
+from fedpn.reporting.words import SET_NAMES, WAYS, some, style_of
+from fedpn.routing.outcomes import Outcome, Source
 
-SET_NAMES = {"ind": "InD", "ood": "OOD", "mix": "Mix"}
 UNKNOWN = "–"
+ANSWERING = {
+    Source.LOCAL: "own model answers",
+    Source.GLOBAL: "federation answers",
+    Source.NOBODY: "nobody answers",
+}
+ONE_ANSWERS = {Source.LOCAL: "answered", Source.NOBODY: "nobody answers"}  # without a router
 
 
 def accuracy_table(runs: Sequence[Metrics]) -> list[list[str]]:
@@ -15,17 +24,23 @@ def accuracy_table(runs: Sequence[Metrics]) -> list[list[str]]:
 
     One run shows ± the deviation over clients, several ± the standard error over seeds.
     """
-    answering = [who for who in runs[0].accuracy if all(who in run.accuracy for run in runs)]
+    shown = ways(runs[0])
+    answering = [who for who in shown if all(who in run.accuracy for run in runs)]
     seeds = [{who: run.accuracy[who] for who in answering} for run in runs]
     mean: Accuracy = summarise(seeds)
     spread = summarise(seeds, standard_error) if len(runs) > 1 else runs[0].deviation
     known = [name for name in SETS if any(row[name] is not None for row in mean.values())]
     rows = [["accuracy, %", *(SET_NAMES[name] for name in known)]]
-    for who in answering:
-        if who == "oracle" and "ood" not in known:
-            continue  # without foreign rows, an oracle is the client's own model
-        rows.append([who, *(percent(mean[who][name], spread[who][name]) for name in known)])
+    rows += [
+        [who, *(percent(mean[who][name], spread[who][name]) for name in known)] for who in answering
+    ]
     return rows
+
+
+def ways(run: Metrics) -> list[str]:
+    """The ways of answering that say something; without foreign rows, an oracle says nothing."""
+    foreign = any(row["ood"] is not None for row in run.accuracy.values())
+    return [who for who in run.accuracy if who != "oracle" or foreign]
 
 
 def unseen_table(runs: Sequence[Metrics]) -> list[list[str]]:
@@ -37,30 +52,81 @@ def unseen_table(runs: Sequence[Metrics]) -> list[list[str]]:
     return [[f"unseen ({late[0].clients}), %", *names], *rows]
 
 
-def client_table(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin) -> list[list[str]]:
-    """A row for each client: its classes, its rows, and the accuracy of each way of answering."""
-    name = "mix" if any(row["mix"] is not None for row in run.accuracy.values()) else "ind"
-    rows = [["client", "classes", "rows", *(f"{who} {SET_NAMES[name]}" for who in run.accuracy)]]
+def worth_table(runs: Sequence[Metrics], rows: Sequence[Sequence[str]], caption: str) -> Table:
+    """A table of accuracies for the page: with bars, and what each way of answering is."""
+    head, *body = rows
+    told = [
+        Row(
+            row,
+            is_headline=row[0] == runs[0].headline,
+            note=WAYS.get(row[0], ""),
+            shares={
+                i: float(cell.split()[0]) for i, cell in enumerate(row) if i and cell != UNKNOWN
+            },
+            style=style_of(row[0]),
+        )
+        for row in body
+    ]
+    return Table(caption, head, told)
+
+
+def client_table(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin) -> Table:
+    """A row for each client: its classes and rows, who answers, how right each way is."""
+    name = judged_by(run)
+    names = ANSWERING if "local" in run.accuracy else ONE_ANSWERS
+    sources = {
+        f"{who}, %": [outcome for outcome in Outcome if outcome.source is source]
+        for source, who in names.items()
+    }
+    shown = ways(run)
+    rows = []
     for client in clients:
-        classes = ", ".join(origin.classes[number] for number in client.classes) or UNKNOWN
-        shares = [percent(client.accuracy.get(who, {}).get(name)) for who in run.accuracy]
-        rows.append([origin.clients[client.client], classes, str(client.rows), *shares])
-    return rows
+        classes = some([origin.classes[number] for number in client.classes], 12) or UNKNOWN
+        answered = [percent(client.answered_by(*outcomes)) for outcomes in sources.values()]
+        right = [percent(client.accuracy.get(who, {}).get(name)) for who in shown]
+        cells = [origin.clients[client.client], classes, str(client.rows), *right, *answered]
+        rows.append(Row(cells, [client.client], client.classes or None))
+    head = [
+        "client",
+        "classes",
+        "training rows",
+        *(f"{who} {SET_NAMES[name]}, %" for who in shown),
+        *sources,
+    ]
+    return known(Table("Every client", head, rows, frozenset({0, 1})))
 
 
-def class_table(by_class: ByClass, origin: Origin) -> list[list[str]]:
+def judged_by(run: Metrics) -> str:
+    """The set of rows that figures are of: Mix, or InD where nothing is foreign."""
+    return "mix" if any(row["mix"] is not None for row in run.accuracy.values()) else "ind"
+
+
+def known(table: Table) -> Table:
+    """Without columns that nobody has."""
+    there = [
+        j for j, _ in enumerate(table.head) if any(row.cells[j] != UNKNOWN for row in table.rows)
+    ]
+    rows = [replace(row, cells=[row.cells[j] for j in there]) for row in table.rows]
+    texts = frozenset(i for i, j in enumerate(there) if j in table.texts)
+    return replace(table, head=[table.head[j] for j in there], rows=rows, texts=texts)
+
+
+def class_table(by_class: ByClass, clients: Sequence[ClientMetrics], origin: Origin) -> Table:
     """A row for each class: how many rows it has, how many are found, and what they are taken for.
 
     Rare classes come first: a fine accuracy hides them.
     """
-    rows = [["class", "rows", "found, %", "right where said, %", "most often taken for"]]
+    rows = []
     for c in sorted(range(len(by_class.rows)), key=lambda c: by_class.rows[c]):
         others = [(n, k) for k, n in enumerate(by_class.confusion[c]) if k != c and n]
         most = max(others, default=None)
         taken = f"{origin.classes[most[1]]} ({most[0]})" if most else UNKNOWN
         shares = (percent(by_class.recall[c]), percent(by_class.precision[c]))
-        rows.append([origin.classes[c], str(by_class.rows[c]), *shares, taken])
-    return rows
+        owners = [client.client for client in clients if c in client.classes]
+        cells = [origin.classes[c], str(by_class.rows[c]), *shares, taken]
+        rows.append(Row(cells, owners or None, [c]))
+    head = ["class", "test rows", "found, %", "right where said, %", "most often taken for"]
+    return Table("Every class, the rarest first", head, rows, frozenset({0, 4}))
 
 
 def measures(runs: Sequence[Metrics]) -> dict[str, str]:

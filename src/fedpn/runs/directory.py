@@ -16,7 +16,7 @@ WRITTEN = (
     *FILES,
     *("config.toml", STATE, BEFORE, HISTORY, "memories.bin", SERVER, "metrics.json"),
     *("figures.json", "gallery.safetensors", "report.html", "timings.json", "engine.json"),
-    *("tensorboard", store.CODE, store.MANIFEST, store.LOCK),
+    *("tensorboard", store.PASSING, store.CODE, store.MANIFEST, store.LOCK),
 )
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from fedpn.core import metrics
 from fedpn.core.summary import summarise
 from fedpn.data.federation import Federation
-from fedpn.routing.outcomes import OUTCOMES
+from fedpn.reporting.words import some
+from fedpn.routing.outcomes import OUTCOMES, Outcome, Source
 from fedpn.routing.rule import Decision
 from fedpn.routing.standards import Standards
 from fedpn.runs.evaluate import View
@@ -58,6 +59,7 @@ def client_metrics(view: View, headline: str) -> Tree:
         tree["abstention"] |= {
             "coverage": float(view.decision.answered[judged].double().mean()),
             "outcomes": dict(zip(OUTCOMES, shares.tolist(), strict=True)),
+            "right": right_by_source(view.decision.label[judged] == labels, outcomes),
         }
     if view.streams is not None:
         tree["streams"], tree["apart"] = view.streams, view.apart
@@ -75,6 +77,21 @@ def client_metrics(view: View, headline: str) -> Tree:
         few = "too few rows to fit a model to (train.least): it answers as the rounds left it"
         tree["remarks"] = [few, *tree.get("remarks", [])]
     return tree
+
+
+def right_by_source(right: Tensor, outcomes: Tensor) -> Tree:  # [n], [n]
+    """How often each who answers is right; nobody's is the share that a guess would be.
+
+    >>> right_by_source(torch.tensor([True, False]), torch.tensor([0, 2]))
+    {'local': 1.0, 'global': 0.0, 'nobody': None, 'answered': 0.5}
+    """
+    sources = [Outcome(number).source for number in outcomes.tolist()]
+    places = {
+        source.value: torch.tensor([s is source for s in sources], dtype=torch.bool)
+        for source in Source
+    }
+    places["answered"] = ~places[Source.NOBODY]
+    return {name: _share(right.cpu()[place]) for name, place in places.items()}
 
 
 def _held_to(view: View, decision: Decision, held: Standards) -> Tree:
@@ -209,12 +226,3 @@ def _remarks(clients: list[Tree], names: Sequence[str]) -> list[str]:
 
 def _name(number: int, names: Sequence[str]) -> str:
     return names[number] if number < len(names) else str(number)
-
-
-def some(names: Sequence[str], most: int = 8) -> str:
-    """
-    >>> some(["1", "2", "3"], most=2)
-    '1, 2 and 1 more'
-    """
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest

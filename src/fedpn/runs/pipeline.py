@@ -109,7 +109,7 @@ def finish(
     views = [found.records[client]["evaluate"] for client in range(simulator.clients)]
     results = judge(config, setup, views) | attacked(config, simulator, server)
     if setup.unseen is not None:
-        results["unseen"] = judge_unseen(config, setup, setup.unseen, server)
+        results["unseen"] = judge_unseen(config, setup, setup.unseen, server, clock)
     results["warnings"] += results.get("attack", {}).get("words", [])
     for warning in results["warnings"]:
         clock.say(warning)
@@ -130,7 +130,9 @@ def finish(
     return results
 
 
-def judge_unseen(config: Config, setup: Setup, unseen: Unseen, server: Slots) -> dict[str, Any]:
+def judge_unseen(
+    config: Config, setup: Setup, unseen: Unseen, server: Slots, listener: Listener
+) -> dict[str, Any]:
     """How well clients are served that never trained: each comes alone, as late-comers do."""
     dataset = replace(setup.dataset, clients=unseen.names)
     others = replace(setup, dataset=dataset, federation=unseen.federation, unseen=None)
@@ -140,6 +142,7 @@ def judge_unseen(config: Config, setup: Setup, unseen: Unseen, server: Slots) ->
         alone = replace(others, federation=unseen.federation.beside([client]))
         found = conduct(phases, simulate(config, alone), server, Journal(None), Listener())
         views.append(found.records[0]["evaluate"])
+        listener.progress("unseen", client + 1, unseen.federation.clients)
     return judge(config, others, views) | {"names": list(unseen.names)}
 
 
@@ -172,6 +175,9 @@ class Clock(Listener):
         if stage in self.STAGES and stage != self.stage:
             self._lap(stage)
         self.listener.progress(stage, done, of, **facts)
+
+    def phase(self, name: str) -> None:
+        self.listener.phase(name)
 
     def _lap(self, stage: str) -> None:
         now = time.perf_counter()

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedpn.cli.commands.command import command
+from fedpn.cli.commands.command import command, complete_by
 from fedpn.core.errors import UserError
+from fedpn_paper import EXPERIMENTS
 
 if TYPE_CHECKING:
     from fedpn_paper.figure import Settings
@@ -17,7 +18,7 @@ def add(commands: Any) -> None:
     text = "play an experiment: its numbers, its figure and what one sees (no name: list them)"
     parser = command(commands, "experiment", _experiment, text)
     option = parser.add_argument
-    option("name", nargs="?", metavar="NAME", help="which")
+    complete_by(option("name", nargs="?", metavar="NAME", help="which"), EXPERIMENTS)
     option("--out", type=Path, help="where to (default: experiments/NAME)")
     option("--quick", action="store_true", help="small, to see that it works")
     seeds = parser.add_mutually_exclusive_group()
@@ -30,7 +31,7 @@ def add(commands: Any) -> None:
 
 
 def _experiment(options: argparse.Namespace) -> int:
-    from fedpn_paper import EXPERIMENTS, find, play
+    from fedpn_paper import find, play
 
     if options.name is None:
         for name, line in EXPERIMENTS.items():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpn.core.errors import UserError
-from fedpn.data.sources.datasets import find, load, names
+from fedpn.data.sources.datasets import find, load, names, small_digits
 from fedpn.data.sources.publishers import PUBLISHERS
 
 
@@ -164,3 +164,13 @@ def test_the_real_sets_hold_their_true_counts(name, counts, real_data):
     assert whole or found.tolist() == counts
     assert whole or "a subset" in dataset.note
     assert len(dataset.classes) == len(counts)
+
+
+def test_digits_are_those_of_scikit_learn():
+    from sklearn.datasets import load_digits
+
+    images, labels = small_digits()
+    theirs = load_digits()
+    np.testing.assert_array_equal(images, theirs.images)
+    np.testing.assert_array_equal(labels, theirs.target)
+    assert labels.dtype == np.int64

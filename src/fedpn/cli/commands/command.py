@@ -1,7 +1,7 @@
 """What all commands share."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -13,3 +13,8 @@ def command(
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.set_defaults(do=do)
     return parser
+
+
+def complete_by(action: argparse.Action, names: Iterable[str]) -> None:
+    """Tells shells what an argument may be, where it may be more than that too."""
+    action.names = tuple(names)  # type: ignore[attr-defined]

@@ -6,7 +6,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from fedpn.cli.commands import flower_run
+from fedpn.cli.commands import (
+    flower_certs,
+    flower_doctor,
+    flower_init,
+    flower_node,
+    flower_operate,
+    flower_run,
+    flower_watch,
+)
 from fedpn.cli.commands.command import command
 from fedpn.cli.commands.flower_run import add_connection, say, told
 from fedpn.core.errors import UserError
@@ -17,81 +25,16 @@ PORT = 8000
 def add(commands: Any) -> None:
     parser = commands.add_parser("flower", help="run on a federation of machines, with Flower")
     family = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_init(family)
-    _add_certs(family)
+    flower_init.add(family)
+    flower_certs.add(family)
     _add_superlink(family)
     _add_register(family)
     _add_supernode(family)
     flower_run.add(family)
-
-
-def _add_init(family: Any) -> None:
-    text = "make a directory with a config to edit and the app that Flower distributes"
-    option = command(family, "init", told(_init), text).add_argument
-    option("place", type=Path, metavar="DIR")
-    option("--dataset", default="digits", help="a named set, or what nodes call their own data")
-    option("--algorithm", default="fedpn", help="see `fedpn algorithms` (default: fedpn)")
-    option("--clients", type=int, default=3, metavar="N", help="how many nodes (default: 3)")
-    option("--rounds", type=int, default=20, help="federated rounds (default: 20)")
-    option("--set", action="append", default=[], metavar="KEY=VALUE")
-
-
-def _init(options: argparse.Namespace) -> None:
-    from fedpn.core.settings import parse_setting
-    from fedpn.core.store import write_toml
-    from fedpn.flower.deploy.launch import write_app
-    from fedpn.flower.deploy.place import fresh
-    from fedpn.runs.config import resolve, to_tree
-
-    chosen = {
-        name: getattr(options, name) for name in ("dataset", "algorithm", "clients", "rounds")
-    }
-    config = resolve([chosen, *(parse_setting(text) for text in options.set)])
-    place = fresh(options.place)
-    write_app(place)
-    write_toml(place / "fedpn.toml", to_tree(config))
-    print(
-        f"edit {place}/fedpn.toml, then:\n"
-        f"    fedpn flower run {place}/fedpn.toml --superlink HOST:PORT --out DIR\n"
-        "a module of your own beside it, such as an algorithm's, travels with the run to all nodes"
-    )
-
-
-def _add_certs(family: Any) -> None:
-    text = "make the certificates and keys of a federation, a directory for each machine"
-    option = command(family, "certs", told(_certs), text).add_argument
-    option("place", type=Path, metavar="DIR")
-    option("--nodes", type=int, metavar="N", help="how many nodes (of --extend: as many as before)")
-    option(
-        "--host",
-        action="append",
-        default=[],
-        metavar="NAME|IP",
-        help="by which nodes reach the SuperLink; several may be given (localhost always is)",
-    )
-    option("--days", type=int, default=365, help="of the server's certificate (default: 365)")
-    option(
-        "--extend",
-        action="store_true",
-        help="keep the authority and the keys in DIR; renew the server's, add what is missing",
-    )
-
-
-def _certs(options: argparse.Namespace) -> None:
-    from fedpn.flower.deploy import certs
-
-    place, nodes = options.place, options.nodes
-    if nodes is None and not options.extend:
-        raise UserError("--nodes is missing: how many nodes will there be?")
-    nodes = certs.there_are(place) if nodes is None else nodes
-    make = certs.extend if options.extend else certs.make
-    make(place, nodes, options.host, options.days)
-    print(
-        f"{place}/ca.key      keep it off line: it signs the next server's certificate\n"
-        f"{place}/superlink   goes to the SuperLink: fedpn flower superlink --certs superlink\n"
-        f"{place}/node-0      goes to the first node, and so on to node-{nodes - 1}:\n"
-        "    fedpn flower supernode --superlink HOST:PORT --certs node-0 --state DIR …"
-    )
+    flower_watch.add(family)
+    flower_operate.add(family)
+    flower_doctor.add(family)
+    flower_node.add(family)
 
 
 def _add_superlink(family: Any) -> None:
@@ -125,7 +68,7 @@ def _add_register(family: Any) -> None:
 
 
 def _register(options: argparse.Namespace) -> None:
-    from fedpn.flower.deploy import control, health, home
+    from fedpn.flower.deploy import control, health, home, members
 
     for key in options.keys:
         if not key.is_file():
@@ -136,6 +79,11 @@ def _register(options: argparse.Namespace) -> None:
         place = home.write_home(Path(scratch), connection)
         for key in options.keys:
             new = control.register(place, key.resolve())
+            if not new and not members.is_known(place, key):
+                raise UserError(
+                    f"{key} was barred, which is for good: give the node a new key "
+                    f"(fedpn flower certs DIR --rotate {key.stem})"
+                )
             print(f"{key.stem}: {'registered' if new else 'was registered already'}")
 
 

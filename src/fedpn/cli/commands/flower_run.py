@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from fedpn.cli.commands.command import command
 from fedpn.core.errors import UserError
+from fedpn.flower.deploy.interrupts import interruptible, whole
 
 if TYPE_CHECKING:
     from fedpn.cli.console import Display
     from fedpn.runs.config import Config
 
 Do = Callable[[argparse.Namespace], int | None]
-DEMO = ("train.steps=60", "train.batch=32")  # a round is dear here, its steps are not
+# A round is dear here, its steps are not; after so few a small head in closed form answers best.
+DEMO = (
+    *("train.steps=60", "train.batch=32"),
+    *("head.kind=ridge", "head.features=encoder", "head.fourier=0"),
+)
 
 
 def add(family: Any) -> None:
@@ -71,6 +76,7 @@ def _add_run(family: Any) -> None:
     option("--set", action="append", default=[], metavar="KEY=VALUE")
 
 
+@interruptible()
 def _run(options: argparse.Namespace) -> int:
     from fedpn.core.settings import parse_setting, read_toml
     from fedpn.flower.deploy import health, home, launch
@@ -130,13 +136,16 @@ def _follow(home: Path, app: Path, order: Any, logs: bool) -> int:
     from fedpn.cli.console import Display
     from fedpn.flower.deploy import control, launch
 
-    run = launch.submit(home, app, order)
+    run = ""
     with Display() as display:
         try:
+            with whole():  # a run that was submitted has a number to be stopped by
+                run = launch.submit(home, app, order)
             launch.follow(home, run, _hear(display), display.say if logs else lambda line: None)
         except KeyboardInterrupt:
-            display.say("stopping the run")
-            control.stop(home, run)
+            if run:
+                display.say("stopping the run")
+                control.stop(home, run)
             print("stopped", file=sys.stderr)
             return 130
     return 0
@@ -153,6 +162,8 @@ def _hear(display: "Display") -> Callable[[dict[str, Any]], None]:
             display.progress(stage, done, of, **facts)
         elif stage == "wait":
             display.say(f"waiting for {of} nodes")
+        elif event.get("phase") not in (None, *STAGES):  # nothing else would be seen of it
+            display.say(f"sums over all nodes: {event['phase']}")
         elif "warning" in event:
             display.say(str(event["warning"]))
 
@@ -168,7 +179,7 @@ def _table(out: Path) -> None:
 
 
 def _add_demo(family: Any) -> None:
-    text = "start a whole federation here, run it on digits, take it down: two or three minutes"
+    text = "start a whole federation here, run it on digits, take it down: about a minute"
     option = command(family, "demo", told(_demo), text).add_argument
     option("--nodes", type=int, default=3, help="(default: 3)")
     option("--rounds", type=int, default=3, help="(default: 3)")
@@ -177,23 +188,32 @@ def _add_demo(family: Any) -> None:
     option("--logs", action="store_true", help="show all that the server says")
 
 
-def _demo(options: argparse.Namespace) -> int:
+def _demo_config(options: argparse.Namespace) -> "Config":
     from fedpn.core.settings import parse_setting
-    from fedpn.flower.deploy.demo import federation
-    from fedpn.flower.deploy.launch import Order, write_app
-    from fedpn.flower.deploy.place import fresh
     from fedpn.runs.config import resolve
 
     chosen = {"dataset": "digits", "clients": options.nodes, "rounds": options.rounds}
-    config = resolve([*(parse_setting(text) for text in DEMO), chosen])
+    return resolve([*(parse_setting(text) for text in DEMO), chosen])
+
+
+@interruptible()
+def _demo(options: argparse.Namespace) -> int:
+    from fedpn.flower.deploy.demo import Federation
+    from fedpn.flower.deploy.launch import Order, write_app
+    from fedpn.flower.deploy.place import fresh
+
+    if options.nodes < 1 or options.rounds < 0:
+        raise UserError("a demo has at least one node, and no fewer than no rounds")
+
     with tempfile.TemporaryDirectory(prefix="fedpn-demo-") as scratch:
         place = fresh(options.keep or Path(scratch)).absolute()
         (place / "app").mkdir()
         write_app(place / "app")
-        out, secure = str(place / "run"), options.secure
-        order = Order(config, out, False, options.nodes, 120.0, 120.0, secure)
         say(f"certificates, a SuperLink and {options.nodes} nodes in {place}")
-        with federation(place, options.nodes) as home:
+        with Federation(place, options.nodes) as federation:
+            config = _demo_config(options)  # which takes seconds, while others start
+            home, out = federation.open(), str(place / "run")
+            order = Order(config, out, False, options.nodes, 120.0, 120.0, options.secure)
             status = _follow(home, place / "app", order, options.logs)
         if status == 0:
             _table(place / "run")

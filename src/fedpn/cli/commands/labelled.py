@@ -31,8 +31,17 @@ def _common(commands: Any, name: str, do: Any, text: str) -> Any:
     return option
 
 
+def _rows(options: argparse.Namespace, bundle: Any) -> Any:
+    from fedpn.serving.labelled import read_labelled
+
+    try:
+        return read_labelled(options.rows, bundle, options.label)
+    except UserError as error:  # which speaks of settings of a run
+        raise UserError(str(error).replace("--set data.label=…", "--label NAME")) from None
+
+
 def _calibrate(options: argparse.Namespace) -> None:
-    from fedpn.serving.labelled import calibrate, read_labelled
+    from fedpn.serving.labelled import calibrate
     from fedpn.serving.predict import load
 
     changes = {name: getattr(options, name) for name in ("risk", "sure", "sets")}
@@ -40,7 +49,7 @@ def _calibrate(options: argparse.Namespace) -> None:
     for name, value in changes.items():
         if not 0 < value < 1:
             raise UserError(f"--{name} is {value:g}, but must lie between 0 and 1")
-    rows = read_labelled(options.rows, load(options.run, options.client).bundle, options.label)
+    rows = _rows(options, load(options.run, options.client).bundle)
     found = calibrate(options.run, options.client, rows, options.out, **changes)
     print(f"thresholds from {len(rows.y)} rows: {options.out}")
     for line in (found.words(), *found.remarks()):
@@ -51,11 +60,11 @@ def _calibrate(options: argparse.Namespace) -> None:
 def _score(options: argparse.Namespace) -> None:
     from fedpn.cli.commands.answer import own_share
     from fedpn.core.store import write_json
-    from fedpn.serving.labelled import read_labelled, score
+    from fedpn.serving.labelled import score
     from fedpn.serving.predict import load
 
     predictor = load(options.run, options.client)
-    rows = read_labelled(options.rows, predictor.bundle, options.label)
+    rows = _rows(options, predictor.bundle)
     found = score(predictor, rows, own_share(options.own_share))
     if options.out is not None:
         write_json(options.out, found)

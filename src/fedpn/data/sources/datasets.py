@@ -1,9 +1,11 @@
 """Named sets: a name -> pooled rows."""
 
 import difflib
+import gzip
 import os
 import tempfile
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -143,10 +145,27 @@ def _whole(name: str, publisher: Publisher, arrays: dict[str, Array]) -> dict[st
 def _digits() -> Dataset:
     """The 1797 digits that ship inside scikit-learn, 8×8 of 17 shades, scaled to 28×28."""
     from PIL import Image
-    from sklearn.datasets import load_digits
 
-    small = load_digits()
-    pixels = np.clip(small.images * 16, 0, 255).astype(np.uint8)
+    shades, labels = small_digits()
+    pixels = np.clip(shades * 16, 0, 255).astype(np.uint8)
     size, method = (28, 28), Image.Resampling.BILINEAR
     images = np.stack([np.asarray(Image.fromarray(p).resize(size, method)) for p in pixels])
-    return Dataset(BUILT_IN, images[:, None], small.target.astype(np.int64), DIGITS)
+    return Dataset(BUILT_IN, images[:, None], labels, DIGITS)
+
+
+def small_digits() -> tuple[Array, Array]:  # [N, 8, 8], [N]
+    """The digits as they are, and what they show.
+
+    To import scikit-learn takes two seconds, and one file of it is all that is wanted.
+    """
+    spec = find_spec("sklearn")
+    places = spec.submodule_search_locations if spec else None
+    file = Path(places[0] if places else "", "datasets/data/digits.csv.gz")
+    if not file.is_file():
+        from sklearn.datasets import load_digits
+
+        found = load_digits()
+        return found.images, found.target.astype(np.int64)
+    with gzip.open(file, "rt") as lines:
+        table = np.loadtxt(lines, delimiter=",")
+    return table[:, :64].reshape(-1, 8, 8), table[:, 64].astype(np.int64)

@@ -5,15 +5,17 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
+from fedpn.core.pace import rate, time_left
 from fedpn.data.sources.guard import plain_file
 from fedpn.data.sources.publishers import Publisher
 
 TRIES = 3
+SECONDS = 5.0  # between two lines of progress
 PAUSE = 1.0  # seconds before the second try, twice as many before the third
 
 
@@ -113,8 +115,36 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _bar(name: str) -> AbstractContextManager["_Bar | bool"]:
-    return closing(_Bar(name)) if sys.stderr.isatty() else nullcontext(False)
+def _bar(name: str) -> AbstractContextManager["_Bar | _Lines"]:
+    return closing(_Bar(name) if sys.stderr.isatty() else _Lines(name))
+
+
+class _Lines:
+    """The same without a terminal: a line now and then."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.total, self.done = name, 0, 0
+        self.began = self.shown = time.monotonic()
+
+    def update(self, size: int) -> None:
+        self.done += size
+        now = time.monotonic()
+        if now - self.shown > SECONDS:
+            self.shown = now
+            print(self.line(now - self.began), file=sys.stderr, flush=True)
+
+    def line(self, spent: float) -> str:
+        """How far it has come."""
+        size = f" of {self.total / 1e6:.1f}" if self.total else ""
+        words = [f"{self.name}: {self.done / 1e6:.1f}{size} MB", rate(self.done / 1e6, spent, "MB")]
+        words += [time_left(spent, self.done / self.total)] if self.total else []
+        return "  ".join(filter(None, words))
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class _Bar:
@@ -128,10 +158,12 @@ class _Bar:
             Progress,
             TextColumn,
             TimeRemainingColumn,
+            TransferSpeedColumn,
         )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-        self.progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+        pace = (TransferSpeedColumn(), TimeRemainingColumn())
+        self.progress = Progress(*columns, *pace, console=Console(stderr=True))
         self.task = self.progress.add_task(name, total=None)
         self.progress.start()
 

@@ -10,7 +10,6 @@ from fedpn.federated.phase import Phase
 from fedpn.nn.task import Model
 
 SLOT = "head"  # of the server's state and of a client's memory; a file each of a bundle
-SUMS = "sums"  # of the server's state: what the head came from, and others can be added to
 
 
 class Seen(NamedTuple):

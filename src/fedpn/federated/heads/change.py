@@ -11,10 +11,17 @@ import torch
 
 from fedpn.core.trees import Slots, zip_with
 from fedpn.federated.gather import Total
-from fedpn.federated.heads.base import SLOT, SUMS
+from fedpn.federated.heads.base import SLOT
 from fedpn.federated.heads.features import Features
-from fedpn.federated.heads.sums import gram_of, pack, solve, unpack
-from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.heads.sums import (
+    gram_of,
+    not_counts,
+    not_products,
+    pack,
+    solve,
+    unpack,
+)
+from fedpn.federated.phase import SUMS, Phase, Reply, without_sums
 from fedpn.federated.site import Site
 
 
@@ -27,12 +34,19 @@ class Change(Phase):
 
     name: ClassVar[str] = "change"
 
+    def reads(self, server: Slots) -> Slots:
+        return without_sums(server)
+
     @torch.no_grad()
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
         gram, cross = gram_of(self.features, site, sent[SLOT])
         counts = site.counts.double()
         sums = {"gram": pack(gram), "cross": cross}
         return Reply(memory, {"sums": sums, "classes": {"counts": counts}})
+
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        counts = not_counts(statistics["classes"]["counts"], rows)
+        return counts or not_products(statistics["sums"])
 
     def server(self, server: Slots, total: Total) -> Slots:
         sign = -1.0 if self.leaves else 1.0

@@ -9,6 +9,7 @@ from torch.nn.functional import one_hot
 from fedpn.core.trees import Params, Slots
 from fedpn.federated.gather import Total
 from fedpn.federated.heads.base import SLOT, Head
+from fedpn.federated.heads.sums import not_counts
 from fedpn.federated.phase import Reply
 from fedpn.federated.site import Site
 
@@ -23,6 +24,9 @@ class ClassMeans(Head):
         z = site.observer.embed(site.train).double()
         member = one_hot(site.setup.labels(site.train), site.setup.blueprint.classes).to(z)
         return Reply(memory, {"sums": {"z": member.T @ z, "rows": member.sum(0)}})
+
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        return not_counts(statistics["sums"]["rows"], rows)
 
     def server(self, server: Slots, total: Total) -> Slots:
         sums = total.sum["sums"]

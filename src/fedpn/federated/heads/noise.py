@@ -41,8 +41,11 @@ class Noisy(Phase):
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
         return self.inner.client(site, sent, memory)
 
-    def objection(self, statistics: Slots) -> str:
-        return self.inner.objection(statistics)
+    def reads(self, server: Slots) -> Slots:
+        return self.inner.reads(server)
+
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        return self.inner.objection(statistics, rows)
 
     def server(self, server: Slots, total: Total) -> Slots:
         # Noise that others could draw again would protect nobody.

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedpn.core.trees import Params, Slots
-from fedpn.federated.heads.base import SLOT, SUMS
+from fedpn.federated.heads.base import SLOT
 from fedpn.federated.heads.features import Features
 from fedpn.federated.heads.sums import gram_of, solve, unpack
-from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.phase import SUMS, Phase, Reply
 from fedpn.federated.site import Site
 
 OMEGAS = (1.0, 4.0, 16.0)  # how often a client's own rows count beside once

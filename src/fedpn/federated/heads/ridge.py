@@ -15,7 +15,7 @@ from torch import Tensor
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params, Slots, zip_with
 from fedpn.federated.gather import Total
-from fedpn.federated.heads.base import SLOT, SUMS, Head, Seen
+from fedpn.federated.heads.base import SLOT, Head, Seen
 from fedpn.federated.heads.change import Change
 from fedpn.federated.heads.features import Features, chunks
 from fedpn.federated.heads.noise import (
@@ -27,8 +27,16 @@ from fedpn.federated.heads.noise import (
     survey_lengths,
 )
 from fedpn.federated.heads.own import OwnHead, log_odds
-from fedpn.federated.heads.sums import gram_of, pack, seen_at, solve, unpack
-from fedpn.federated.phase import Phase, Reply
+from fedpn.federated.heads.sums import (
+    gram_of,
+    not_counts,
+    not_products,
+    pack,
+    seen_at,
+    solve,
+    unpack,
+)
+from fedpn.federated.phase import SUMS, Phase, Reply, without_sums
 from fedpn.federated.site import Site
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4)  # λ
@@ -54,9 +62,8 @@ class Survey(Phase):
         )
         return Reply(memory, found | {"classes": {"counts": counts.double()}})
 
-    def objection(self, statistics: Slots) -> str:
-        counts = statistics["classes"]["counts"]
-        return "" if (counts >= 0).all() and counts.sum() > 0 else "its class counts are none"
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        return not_counts(statistics["classes"]["counts"], rows)
 
     def server(self, server: Slots, total: Total) -> Slots:
         counts = total.sum["classes"]["counts"].clamp(min=0)
@@ -84,6 +91,9 @@ class Gram(Phase):
         gram, cross = gram_of(self.features, site, sent[SLOT])
         return Reply(memory, {"sums": {"gram": pack(gram), "cross": cross}})
 
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        return not_products(statistics["sums"])
+
     def server(self, server: Slots, total: Total) -> Slots:
         sums = total.sum["sums"]
         gram, cross = unpack(sums["gram"]), sums["cross"]
@@ -101,6 +111,9 @@ class Choose(Phase):
     features: Features
 
     name: ClassVar[str] = "choose"
+
+    def reads(self, server: Slots) -> Slots:
+        return without_sums(server)
 
     @torch.no_grad()
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
@@ -120,6 +133,9 @@ class Choose(Phase):
                 bounded = picked.clamp(min=-LOSS) if self.features.clip else picked
                 loss[:, i] -= (bounded[..., 0] * weights).sum(1).cpu()
         return Reply(memory, {"sums": {"loss": loss}})
+
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        return "" if (statistics["sums"]["loss"] >= 0).all() else "losses below 0"
 
     def server(self, server: Slots, total: Total) -> Slots:
         loss, state = total.sum["sums"]["loss"], dict(server[SLOT])

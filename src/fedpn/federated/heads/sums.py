@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedpn.core.products import is_product
 from fedpn.core.trees import Params
 from fedpn.data.dataset import Array
 from fedpn.federated.heads.base import Seen
@@ -53,6 +54,25 @@ def unpack(triangle: Tensor) -> Tensor:
     gram[rows, columns] = triangle
     gram[columns, rows] = triangle
     return gram
+
+
+def not_counts(counts: Tensor, rows: int | None) -> str:
+    """Why these are not how many training rows of each class somebody has.
+
+    >>> not_counts(torch.tensor([2.0, 3.0]), 5), not_counts(torch.tensor([2.0, 3.0]), 9) != ""
+    ('', True)
+    """
+    whole = (counts >= 0).all() and (counts == counts.round()).all() and counts.sum() > 0
+    as_told = rows is None or float(counts.sum()) == rows
+    return "" if whole and as_told else "its class counts are none"
+
+
+def not_products(sums: Params) -> str:
+    """Why these are no sums of φφᵀ and φyᵀ: the first has no negative direction."""
+    gram = unpack(sums["gram"])
+    if not is_product(gram) or float(gram[-1, -1]) <= 0:
+        return "its products are none of features"
+    return ""
 
 
 def solve(gram: Tensor, cross: Tensor, ridge: float) -> Tensor:  # [F, F], [F, K] -> [F, K]

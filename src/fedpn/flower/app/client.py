@@ -5,7 +5,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,92 +13,50 @@ from flwr.app import RecordDict
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, map_slots, zip_with
-from fedpn.federated.columns import column_phases
-from fedpn.federated.moments import SumMoments
-from fedpn.federated.phase import Phase, on_device
-from fedpn.federated.settings import FaultSettings
-from fedpn.federated.site import Setup, Site
+from fedpn.federated.phase import on_device
+from fedpn.federated.site import Site
 from fedpn.flower.app.client_app import MASKS
-from fedpn.flower.app.records import Order, Report, pack_report, read_config, read_order, unpack
-from fedpn.flower.app.share import Share, open_share
-from fedpn.flower.app.state import NodeState
-from fedpn.runs.config import Config
+from fedpn.flower.app.noise import noised
+from fedpn.flower.app.records import Report, pack_report, unpack
+from fedpn.flower.app.told import Told
+from fedpn.flower.app.visit import Visit, begin
 from fedpn.runs.measure import about_client, client_metrics
-from fedpn.runs.phases import change_phases, late_phases, phases_of
+from fedpn.runs.phases import late_phases, phases_of
 from fedpn.runs.pipeline import about_models, account_of, shared_part
 from fedpn.serving.bundle import write_models
 
 Node = Mapping[str, Any]
-Act = Callable[["Visit", Slots], RecordDict]
-
-
-class Visit:
-    """All that a node has before it when it is told something."""
-
-    def __init__(
-        self, order: Order, config: Config, share: Share, node: Node, masked: bool
-    ) -> None:
-        # Faults are made on purpose in a simulator only.
-        self.order, self.config = order, replace(config, faults=FaultSettings())
-        self.share = share
-        # By what masks it, not by what a server says: an upload in clear must not pass for masked.
-        self.masked, self.wary = masked, bool(node.get("secure", False))
-        self.state = NodeState(Path(str(node["state-dir"])), order.run, share.fingerprint())
-
-    def setup(self) -> Setup:
-        return self.share.setup(self.config, self.order.model)
-
-    def phase(self) -> Phase:
-        """The phase that the server names."""
-        change = change_phases(self.config, leaves=False)
-        columns = column_phases(self.share.dataset.features, self.config.data.categories)
-        before = [*columns, SumMoments()]
-        phases = [*before, *phases_of(self.config), *change]
-        for phase in phases:
-            if phase.name == self.order.phase:
-                return phase
-        raise UserError(f"this node's fedpn knows no phase {self.order.phase!r}")
-
-    def memory(self, setup: Setup) -> Slots:
-        """What the node remembers of its last round that counted, or has at first."""
-        labels = setup.labels(self.share.rows)
-        first = self.config.method.enroll(setup.model.task, setup.fresh, labels)
-        if not self.order.base:
-            return first
-        kept = self.state.load(self.order.base, tuple(first))
-        # Files sort their names; sums over entries depend on their order in the last bits.
-        return {role: {name: kept[role][name] for name in first[role]} for role in first}
+Act = Callable[[Visit, Slots], RecordDict]
 
 
 def answer(content: RecordDict, node: Node, act: Act) -> RecordDict:
-    """Does what a message tells; a mistake is told by the node's name."""
+    """Does what a message tells; a mistake is told by the node's name.
+
+    What went wrong with data of the node's own is for its own log: words about a cell may hold it.
+    """
     name = str(node.get("name", node.get("partition-id", "a node")))
+    visit = None
     try:
-        order = read_order(content)
-        config = read_config(order.config)
-        if "state-dir" not in node:
-            raise UserError("a node needs state-dir=PATH, where it keeps what is its own")
-        share = _open(node, config)
-        roles = tuple(filter(None, order.roles.split(",")))
-        slots = unpack(content, roles) if roles else {}
-        masked = MASKS in content.config_records
-        return act(Visit(order, config, share, node, masked), slots)
+        visit = begin(content, node, MASKS in content.config_records)
+        return act(visit, _slots(content, visit.order.roles))
     except UserError as error:
-        return pack_report(Report(name, error=str(error)))
+        if "data" not in node or isinstance(error, Told):
+            return pack_report(Report(name, error=str(error)))
+        print(f"fedpn: {error}", file=sys.stderr, flush=True)
+        what = repr(visit.order.phase) if visit else "what it was asked"
+        return pack_report(Report(name, error=f"it could not do {what}; its log tells why"))
     except Exception as error:
         traceback.print_exc()
         return pack_report(Report(name, error=f"{type(error).__name__}; its log tells more"))
 
 
-def _open(node: Node, config: Config) -> Share:
-    """Opens the node's share; what is wrong with files of its own is for its own log."""
+def _slots(content: RecordDict, roles: str) -> Slots:
+    """What comes with an order."""
+    named = tuple(filter(None, roles.split(",")))
     try:
-        return open_share(node, config)
-    except UserError as error:
-        if "data" not in node:
-            raise
-        print(f"fedpn: {error}", file=sys.stderr, flush=True)
-        raise UserError("its data cannot be read as the settings ask; its log tells why") from None
+        return unpack(content, named) if named else {}
+    except ValueError as error:
+        raise Told(f"the server's tensors cannot be read: {error}") from None
 
 
 def introduce(visit: Visit, server: Slots) -> RecordDict:
@@ -107,14 +64,21 @@ def introduce(visit: Visit, server: Slots) -> RecordDict:
     if visit.share.partition is None:
         for remark in visit.share.dataset.remarks:
             print(f"fedpn: {remark}", file=sys.stderr, flush=True)
-    return pack_report(Report(visit.share.name, facts=json.dumps(visit.share.introduce())))
+    facts = visit.share.introduce(visit.policy.names)
+    return pack_report(Report(visit.share.name, facts=json.dumps(facts)))
 
 
 def play(visit: Visit, server: Slots) -> RecordDict:
     """Plays the node's part of a phase whose statistics are summed."""
-    share, order, phase = visit.share, visit.order, visit.phase()
-    if visit.wary and not visit.masked and not phase.open:
-        raise UserError("this node uploads under a mask only (fedpn flower run --secure)")
+    share, order, phase, policy = visit.share, visit.order, visit.phase(), visit.policy
+    if visit.wary and not visit.masked:
+        raise Told("this node uploads under a mask only (fedpn flower run --secure)")
+    if policy.noise and not phase.is_move:
+        raise Told(
+            f"this node adds noise to what it sends, and has none for {phase.name!r}: it takes "
+            "part in runs with aggregation.rule=private, on pictures"
+        )
+    visit.check_question(phase, server)
     setup = visit.setup()
     server = on_device(server, setup.device)
     memory: Slots = {}
@@ -126,27 +90,31 @@ def play(visit: Visit, server: Slots) -> RecordDict:
     reply = phase.client(Site(share.client, setup, order.round, observe), server, memory)
     if phase.remembers:
         visit.state.save(order.round + 1, reply.memory, order.base)
+    statistics = reply.statistics
+    if policy.noise:
+        statistics = noised(server, statistics, policy.clip, policy.noise)
     if visit.masked:
         from fedpn.flower.app.secure import maskable, maskable_sums
 
         if not phase.is_move:
-            sums = map_slots(lambda t: t.double() * reply.weight, reply.statistics)
-            return maskable_sums(flatten(sums), reply.weight)
-        moved = {r: zip_with(torch.sub, p, server[r]) for r, p in reply.statistics.items()}
+            sums = map_slots(lambda t: t.double() * reply.weight, statistics)
+            return maskable_sums(flatten(sums), reply.weight, phase.wide)
+        moved = {r: zip_with(torch.sub, p, server[r]) for r, p in statistics.items()}
         return maskable(flatten(moved), len(share.rows), reply.loss)
     report = Report(share.name, loss=reply.loss, weight=float(reply.weight))
-    return pack_report(report, reply.statistics)
+    return pack_report(report, statistics)
 
 
 def personalise(visit: Visit, server: Slots) -> RecordDict:
     """Makes the node's own model, calibrates it, keeps it as a bundle, and tells how good it is."""
     config, share, setup = visit.config, visit.share, visit.setup()
+    visit.check_question(None, server)
     server = on_device(server, setup.device)
     site = Site(share.client, setup, 0, setup.observer(config.method, server))
     memory = on_device(visit.memory(setup), setup.device)
     record: Any = None
-    phases = [phase for phase in phases_of(config) if not phase.sums]
-    for phase in phases if visit.order.base else late_phases(config):
+    phases = [phase for phase in phases_of(visit.drawing) if not phase.sums]
+    for phase in phases if visit.order.base else late_phases(visit.drawing):
         reply = phase.client(site, server, memory)
         memory, record = reply.memory, reply.record
     account = account_of(config, setup.blueprint.shape)

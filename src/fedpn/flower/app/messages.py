@@ -1,7 +1,6 @@
 """The transport of Flower: clients are nodes, asked by messages; what they remember stays there."""
 
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,21 +11,25 @@ from typing import Any
 import torch
 from flwr.app import RecordDict
 
-from fedpn.core.trees import Params, Slots, flatten, map_slots, public, unflatten
+from fedpn.core.trees import Params, Slots, flatten, map_slots, not_finite, public, unflatten
 from fedpn.data.dataset import Array
 from fedpn.data.recipe import Recipe
+from fedpn.federated import plausible
 from fedpn.federated.checkpoint import State
 from fedpn.federated.conductor import Heard
 from fedpn.federated.gather import Gatherer, Part, Total
 from fedpn.federated.listener import Listener
 from fedpn.federated.phase import Phase
 from fedpn.federated.site import Network
+from fedpn.flower.app.costs import Costs
+from fedpn.flower.app.reading import Reading
 from fedpn.flower.app.records import PERSONALISE, SUM, TRAIN, Agreed, pack_order, write_agreed
 from fedpn.flower.app.roster import Reply, Roster
 from fedpn.flower.app.standing import read_nodes
 from fedpn.flower.app.terms import Terms
-from fedpn.flower.app.uploads import Refused, read_figures, read_upload
+from fedpn.flower.app.uploads import Refused, read_figures
 
+FIRST = 3.0  # times a model's own length that a first masked move may be
 TRIES = 3  # times that a node is asked for its sums, or to make its own model
 
 
@@ -41,6 +44,10 @@ class Messages:
         self.bases: dict[str, int] = {}  # each node's last round that counted
         self.form: Slots | None = None  # that uploads of a round must have
         self.given_up: set[str] = set()  # nodes that were waited for in vain
+        self.losses: dict[str, float] = {}  # each node's last one
+        self.refusals: dict[str, str] = {}  # why a node's last answer did not count
+        self.longest = 0.0  # move under masks that is believed
+        self.costs = Costs(roster)
 
     @property
     def names(self) -> list[str]:
@@ -66,11 +73,17 @@ class Messages:
         return len(self.names)
 
     def gather(self, phase: Phase, state: State, clients: Array, listener: Listener) -> Heard:
+        """Asks nodes, and weighs what passes."""
+        before = self.costs.now(self.names)
+        heard = self._gather(phase, state, clients)
+        return heard._replace(cost=self.costs.since(before, self.names))
+
+    def _gather(self, phase: Phase, state: State, clients: Array) -> Heard:
         names = self.names
         chosen = {int(number): names[number] for number in clients}
         # After the rounds nodes need all that the models are made of, as in their personal stage.
-        sent = public(state.server) if phase.remembers else state.server
-        if self.terms.secure and not phase.open:
+        sent = public(state.server) if phase.remembers else phase.reads(state.server)
+        if self.terms.secure:
             return self._masked(phase, state, sent, chosen)
         if phase.remembers:
             orders = {n: self._order(n, phase, state.round, sent) for n in chosen.values()}
@@ -80,59 +93,51 @@ class Messages:
             turns = self._ask_all(SUM, list(chosen.values()), make, self.terms.timeout)
             replies = {name: reply for turn in turns for name, reply in turn.items()}
             self._tell_missing(phase, [n for n in chosen.values() if n not in replies])
-        form = self.form if phase.remembers else None
+        uploads, refused = self._read(phase, sent, chosen, replies)
         parts: list[Part] = []
-        refused, loss = [], 0.0
-        for number, name in chosen.items():
-            if name not in replies:
-                continue
-            try:
-                upload, form = self._upload(phase, sent, replies[name], form)
-            except Refused as error:
-                self.roster.warn(f"{name} {error}")
-                refused.append(number)
-                continue
+        loss = 0.0
+        for number, upload in uploads.items():
+            name = chosen[number]
             # Of a round a node weighs by the rows that it told at first, not by what it says now.
-            known = float(self.roster.members[name].rows)
-            weight = known if phase.remembers else replies[name].report.weight
-            weights = torch.tensor(
-                [weight], dtype=torch.float32 if phase.is_move else torch.float64
-            )
-            part = self.gatherer.part(upload, weights, phase.is_move)
+            rows, told = self.roster.members[name].rows, replies[name].report
+            weight = float(rows if phase.remembers else told.weight)
+            kind = torch.float32 if phase.is_move else torch.float64
+            stacked = map_slots(lambda t: t[None], upload)
+            part = self.gatherer.part(stacked, torch.tensor([weight], dtype=kind), phase.is_move)
             parts = self.gatherer.collect(parts, part, phase.is_move)
-            loss += weight * replies[name].report.loss
+            loss += weight * told.loss
             if phase.remembers:
                 self.bases[name] = state.round + 1
+                self.losses[name] = told.loss
         dropped = [number for number, name in chosen.items() if name not in replies]
         if not parts:
             return Heard(None, None, dropped, refused)
         total = self.gatherer.total(sent, parts, state.round, phase.is_move, len(names))
         return Heard(total, loss / total.weight, dropped, refused)
 
-    def _upload(
-        self, phase: Phase, sent: Slots, reply: Reply, form: Slots | None
-    ) -> tuple[Slots, Slots]:
-        """A node's upload, or why it does not count; and the form that all must have."""
-        if reply.report.error:
-            raise Refused(f"failed: {reply.report.error}")
-        upload, form = read_upload(reply.content, form)
-        report = reply.report
-        if not 0 < report.weight < math.inf:
-            raise Refused(f"uploaded what cannot be: its weight is {report.weight}")
-        alone = map_slots(lambda t: t[0], upload)
-        objection = self.gatherer.objection(sent, alone) or phase.objection(alone)
-        if not objection and not math.isfinite(report.loss):
-            objection = "its loss is none"
-        if objection:
-            raise Refused(f"uploaded what cannot be: {objection}")
-        return upload, form
+    def _read(
+        self, phase: Phase, sent: Slots, chosen: dict[int, str], replies: dict[str, Reply]
+    ) -> tuple[dict[int, Slots], list[int]]:
+        """The uploads that count, and who sent others."""
+        told = {number: replies[name] for number, name in chosen.items() if name in replies}
+        rows = {number: self.roster.members[chosen[number]].rows for number in told}
+        reading = Reading(phase, sent, rows, self.gatherer)
+        uploads, refused = reading.read(told, self.form if phase.remembers else None)
+        for number, why in refused.items():
+            self.refuse(chosen[number], why)
+        return uploads, sorted(refused)
+
+    def refuse(self, name: str, why: str) -> None:
+        """Says whose answer does not count."""
+        self.refusals[name] = why
+        self.roster.warn(f"{name} {why}")
 
     def _masked(self, phase: Phase, state: State, sent: Slots, chosen: dict[int, str]) -> Heard:
         """A turn in which the server sees the sum of the uploads alone."""
+        from fedpn.flower.app.border import Border
         from fedpn.flower.app.secure import Sum, read_moves, read_sums
         from fedpn.flower.app.whole import DIGIT
 
-        assert self.form is not None
         if not phase.remembers:
             wanted = [name for name in chosen.values() if name not in self.given_up]
             missing = self.roster.wait(0, wanted, self.terms.timeout)
@@ -141,31 +146,50 @@ class Messages:
         there = self.roster.present
         names = {there[name]: name for name in chosen.values() if name in there}
         contents = {n: self._order(name, phase, state.round, sent) for n, name in names.items()}
-        total = Sum(self.roster.grid, self.terms.patience, 1, DIGIT)
+        border = Border(
+            self.roster.post, lambda n, why: self.refuse(names[n], f"broke the masks: {why}")
+        )
+        total = Sum(border, self.terms.patience, 1, DIGIT)
         if phase.is_move:
             heaviest = max(member.rows for member in self.roster.members.values())
-            total = Sum(self.roster.grid, self.terms.patience, heaviest)
+            total = Sum(border, self.terms.patience, heaviest)
         found = total(contents, state.round)
         losses = {names[number]: loss for number, loss in found.losses.items()} if found else {}
         dropped = [number for number, name in chosen.items() if name not in losses]
         if found is None:
             self.roster.warn("the masks of this round could not be taken off: too few nodes stayed")
             return Heard(None, None, dropped, [])
+        share = len(losses) / len(self.names)
         if not phase.is_move:
             summed, weight = read_sums(found)
-            share = len(losses) / len(self.names)
-            return Heard(Total(unflatten(summed), weight, share), 0.0, dropped, [])
+            return self._believe(phase, Total(unflatten(summed), weight, share), dropped)
+        assert self.form is not None
         flat = flatten(sent)
+        moves = read_moves(found, flatten(self.form))
+        if plausible.length(moves) > max(FIRST * plausible.length(flat), self.longest):
+            self.roster.warn("the masked sum of this round is absurd: somebody lied, under a mask")
+            return Heard(None, None, dropped, [])
+        self.longest = max(self.longest, plausible.FACTOR * plausible.length(moves))
         mean = {
-            name: (flat[name].double() + move).to(flat[name].dtype)
-            for name, move in read_moves(found, flatten(self.form)).items()
+            name: (flat[name].double() + move).to(flat[name].dtype) for name, move in moves.items()
         }
         self.bases |= dict.fromkeys(losses, state.round + 1)
         rows = {name: self.roster.members[name].rows for name in losses}
         weight = float(sum(rows.values()))
         sums = map_slots(lambda t: t * weight, unflatten(mean, tuple(self.form)))
         loss = sum(rows[name] * told for name, told in losses.items()) / weight
-        return Heard(Total(sums, weight, len(losses) / len(self.names)), loss, dropped, [])
+        return Heard(Total(sums, weight, share), loss, dropped, [])
+
+    def _believe(self, phase: Phase, total: Total, dropped: list[int]) -> Heard:
+        """A masked sum, where it can be the sum of what was asked for."""
+        try:
+            objection = not_finite(total.sum) or phase.objection(total.sum)
+        except (KeyError, IndexError, RuntimeError, ValueError) as error:
+            objection = f"it lacks parts ({type(error).__name__})"
+        if objection:
+            self.roster.warn(f"the masked sum of {phase.name!r} is absurd ({objection})")
+            return Heard(None, None, dropped, [])
+        return Heard(total, 0.0, dropped, [])
 
     def visit(
         self, phases: Sequence[Phase], server: Slots, listener: Listener
@@ -178,7 +202,8 @@ class Messages:
         for replies in self._ask_all(PERSONALISE, self.names, make, seconds):
             for name, reply in replies.items():
                 try:
-                    figures[name] = read_figures(reply, len(self.roster.members[name].classes))
+                    member = self.roster.members[name]
+                    figures[name] = read_figures(reply, len(member.classes), member.rows)
                 except Refused as error:
                     failed[name] = str(error)
             listener.progress("personalise", len(figures), len(self.names))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, unflatten
 from fedpn.data.recipe import Recipe, read_recipe
+from fedpn.flower.app.packed import from_bytes, to_bytes
 from fedpn.nn.blueprint import Blueprint, read_blueprint
 from fedpn.runs.config import Config, resolve
 
@@ -19,6 +19,10 @@ INTRODUCE = "query.introduce"
 TRAIN = "train"
 SUM = "train.sum"
 PERSONALISE = "train.personalise"
+LATEST = 10**7  # rounds of a run
+# The records of a message.
+ORDER, REPORT, TENSORS = "order", "report", "tensors"
+LARGE = 10 * 2**20  # bytes of tensors
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Order:
     phase: str = ""  # what to do, by the name of a phase
     round: int = 0  # rounds done before this one
     base: int = 0  # the node's last round that counted: what it remembers of later ones is void
+    version: str = ""  # of the server's fedpn
 
 
 @dataclass(frozen=True)
@@ -46,26 +51,48 @@ class Report:
 
 
 def pack_order(order: Order, slots: Slots | None = None) -> RecordDict:
-    content = RecordDict({"order": ConfigRecord(asdict(order))})
-    if slots is not None:
-        content["slots"] = pack(slots)
-    return content
+    return _pack(ORDER, asdict(order), slots)
 
 
 def pack_report(report: Report, slots: Slots | None = None) -> RecordDict:
-    content = RecordDict({"report": ConfigRecord(asdict(report))})
+    return _pack(REPORT, asdict(report), slots)
+
+
+def _pack(name: str, values: dict[str, Any], slots: Slots | None) -> RecordDict:
+    """Values and tensors in one record: Flower sends each record, and each array, by itself.
+
+    Many megabytes go as an array, which it sends in pieces.
+    """
+    content = RecordDict()
     if slots is not None:
-        content["slots"] = pack(slots)
+        packed = to_bytes(flatten(slots))
+        if len(packed) > LARGE:
+            content[TENSORS] = ArrayRecord({TENSORS: Array(packed)})
+        else:
+            values = values | {TENSORS: packed.tobytes()}
+    content[name] = ConfigRecord(values)
     return content
 
 
 def read_order(content: RecordDict) -> Order:
-    return Order(**_values(content, "order"))
+    """Reads what a server says; what only a newer one would say is passed over."""
+    if ORDER not in content.config_records:
+        raise UserError("the server's message holds no order")
+    told: dict[str, Any] = dict(content.config_records[ORDER])
+    order = Order(**{f.name: told[f.name] for f in fields(Order) if f.name in told})
+    for field in fields(Order):
+        if type(getattr(order, field.name)) is not field.type:
+            raise UserError(f"the server's order has {field.name} of another kind than it must be")
+    if not (0 <= order.round < LATEST and 0 <= order.base < LATEST):
+        raise UserError(f"the server's order has the round {order.round}, after {order.base}")
+    return order
 
 
 def read_report(content: RecordDict) -> Report:
     """Reads what a node says; a value of another kind is a TypeError."""
-    report = Report(**_values(content, "report"))
+    told: dict[str, Any] = dict(content.config_records[REPORT])
+    told.pop(TENSORS, None)
+    report = Report(**told)
     for field in fields(Report):
         value = getattr(report, field.name)
         if type(value) is not field.type:
@@ -73,21 +100,21 @@ def read_report(content: RecordDict) -> Report:
     return report
 
 
-def _values(content: RecordDict, name: str) -> dict[str, Any]:
-    return dict(content.config_records[name])
-
-
-def pack(slots: Slots) -> ArrayRecord:
-    """Slots as arrays named `role/name`."""
-    return ArrayRecord({name: Array(t.cpu().numpy()) for name, t in flatten(slots).items()})
+def has_tensors(content: RecordDict) -> bool:
+    told = content.config_records.values()
+    return TENSORS in content.array_records or any(TENSORS in record for record in told)
 
 
 def unpack(content: RecordDict, roles: Sequence[str]) -> Slots:
-    """Arrays as slots; roles may be empty."""
-    record = content.array_records["slots"]
-    return unflatten(
-        {name: torch.from_numpy(a.numpy().copy()) for name, a in record.items()}, roles
-    )
+    """A message's tensors as slots; roles may be empty. What cannot be read is a ValueError."""
+    records = [content.config_records[n] for n in (ORDER, REPORT) if n in content.config_records]
+    packed: Any = next((record[TENSORS] for record in records if TENSORS in record), None)
+    try:
+        if packed is None:
+            packed = content.array_records[TENSORS][TENSORS].numpy()
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it holds no tensors: {error!r}") from None
+    return unflatten(from_bytes(packed), roles)
 
 
 class Agreed(NamedTuple):

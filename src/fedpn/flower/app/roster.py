@@ -4,37 +4,32 @@ A node that is restarted comes back under another number, and an error does not 
 names alone count, and a node is asked for its name when its number is new.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from flwr.app import Message, RecordDict
-from flwr.serverapp import Grid
 
+from fedpn import __version__
+from fedpn.flower.app.member import (
+    Form,
+    Member,
+    common_form,
+    difference,
+    read_member,
+    too_many_rows,
+)
+from fedpn.flower.app.post import Post
 from fedpn.flower.app.records import INTRODUCE, Order, Report, pack_order, read_report
+from fedpn.runs.config import Config
 
 PAUSE = 1.0  # seconds between looks for nodes
 TOLD = 60.0  # seconds between two tellings of the same
 INTRODUCTION = 120.0  # seconds for a node to tell its name: others wait meanwhile
 ASKED = 6  # times; on a busy machine a node takes minutes to start its first process
+LONGEST = 300  # characters of what a node says
 
 Warn = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Member:
-    """What the server knows of a node."""
-
-    name: str
-    rows: int
-    shape: tuple[int, ...]
-    classes: tuple[str, ...]
-    features: tuple[str, ...]
-    partition: int | None
-    note: str
-    raw: bool = False  # whether the columns of its table have yet to be prepared
 
 
 @dataclass(frozen=True)
@@ -49,21 +44,25 @@ class Reply:
 class Roster:
     """The nodes of a run: who was ever there, and under which number each is there now."""
 
-    grid: Grid
+    post: Post
     order: Order
+    config: Config
     warn: Warn
     patience: float  # seconds for replies
     members: dict[str, Member] = field(default_factory=dict)  # in the order of their clients
     present: dict[str, int] = field(default_factory=dict)
-    strangers: set[int] = field(default_factory=set)  # numbers that did not introduce themselves
+    strangers: dict[int, tuple[str, str]] = field(default_factory=dict)  # left out: who, why
     silent: dict[int, int] = field(default_factory=dict)  # how often they were asked in vain
+    odd: dict[str, tuple[Member, int]] = field(default_factory=dict)  # of another form
+    form: Form | None = None  # that all must have, once a run has begun
     told: tuple[str, float] = ("", 0.0)  # who was said to be missing, and when
 
     def look(self) -> None:
         """Learns who is there; those who are new are asked for their names."""
-        there = set(self.grid.get_node_ids())
+        there = set(self.post.get_node_ids())
         self.present = {name: i for name, i in self.present.items() if i in there}
-        self.strangers &= there
+        self.odd = {name: (m, i) for name, (m, i) in self.odd.items() if i in there}
+        self.strangers = {i: why for i, why in self.strangers.items() if i in there}
         new = self._unknown()
         if not new:
             return
@@ -71,12 +70,17 @@ class Roster:
         told = self._send(INTRODUCE, asked, min(self.patience, INTRODUCTION))
         for number, reply in sorted(told.items()):
             self._admit(number, reply)
+        if self.form is None:
+            self._agree()
         # Who says nothing is asked again at the next looks; who says something wrong is not.
         for number in new - told.keys():
             self.silent[number] = self.silent.get(number, 0) + 1
             if self.silent[number] >= ASKED:
-                self.strangers.add(number)
-                self.warn(f"a node has not told its name, asked {ASKED} times: it is left out")
+                self._refuse(number, "a node", f"it has not told its name, asked {ASKED} times")
+
+    def settle(self) -> None:
+        """From now on all nodes that come must have the form of those that are there."""
+        self.form = next(iter(self.members.values())).form
 
     def wait(self, count: int, names: Iterable[str], seconds: float) -> list[str]:
         """Waits for so many nodes, and for those of these names; returns the names still missing.
@@ -107,8 +111,9 @@ class Roster:
         for number in sorted(unknown):
             times = self.silent.get(number, 0)
             words.append(f"one is connected and has not told its name yet, asked {_times(times)}")
-        if self.strangers:
-            words.append(f"left out: {len(self.strangers)}")
+        left = len(self.strangers) + len(self.odd)
+        if left:
+            words.append(f"left out: {left}")
         if missing:
             words.append(f"missing: {', '.join(missing)}")
         elif count > len(self.present) + len(unknown):
@@ -120,7 +125,8 @@ class Roster:
 
     def _unknown(self) -> set[int]:
         """Numbers that are there and have neither told their names nor been left out."""
-        return set(self.grid.get_node_ids()) - set(self.present.values()) - self.strangers
+        known = {*self.present.values(), *(number for _, number in self.odd.values())}
+        return set(self.post.get_node_ids()) - known - self.strangers.keys()
 
     def ask(self, kind: str, contents: dict[str, RecordDict]) -> dict[str, Reply]:
         """Sends to those who are there; returns what each who answered says."""
@@ -128,10 +134,13 @@ class Roster:
         names = {number: name for name, number in self.present.items()}
         replies = {}
         for number, reply in self._send(kind, numbers, self.patience).items():
-            if reply.report.name == names[number]:
+            if number not in numbers:
+                self.warn("a node answered that was not asked")
+            elif reply.report.name == names[number]:
                 replies[names[number]] = reply
             else:
-                self.warn(f"{names[number]} answered in the name of {reply.report.name}")
+                other = reply.report.name[:LONGEST]
+                self.warn(f"{names[number]} answered in the name of {other}")
         return replies
 
     def leave_out(self, names: Iterable[str]) -> None:
@@ -140,7 +149,7 @@ class Roster:
             self.members.pop(name, None)
             number = self.present.pop(name, None)
             if number is not None:
-                self.strangers.add(number)
+                self.strangers[number] = name, "it was left out"
 
     def put_in_order(self, names: Sequence[str]) -> None:
         """Numbers the nodes: those of these names first, then by partition, then by name."""
@@ -159,62 +168,75 @@ class Roster:
             for number, content in contents.items()
         ]
         replies = {}
-        for message in self.grid.send_and_receive(messages, timeout=seconds):
+        for message in self.post.exchange(messages, seconds):
             if message.has_error():
-                self.warn(f"a node failed: {message.error.reason or message.error.code}")
+                reason = str(message.error.reason or message.error.code)[:LONGEST]
+                self.warn(f"a node failed: {reason}")
                 continue
             try:
                 reply = Reply(read_report(message.content), message.content)
-            except (KeyError, TypeError) as error:
-                self.warn(f"a node answered what cannot be read: {error}")
+            except (KeyError, TypeError, ValueError) as error:
+                self.warn(f"a node answered what cannot be read: {str(error)[:LONGEST]}")
                 continue
             replies[message.metadata.src_node_id] = reply
         return replies
 
     def _admit(self, number: int, reply: Reply) -> None:
-        report = reply.report
-        if report.error:
-            self.strangers.add(number)
-            self.warn(f"{report.name} cannot take part: {report.error}")
-            return
-        try:
-            member = _member(report)
-        except (KeyError, TypeError, ValueError) as error:
-            self.strangers.add(number)
-            self.warn(f"{report.name} introduced itself in a way that cannot be read: {error}")
-            return
-        reason = self._objection(member)
+        """Takes a node in, or leaves it out and says why."""
+        name, reason = reply.report.name[:LONGEST], reply.report.error[:LONGEST]
+        if not reason:
+            try:
+                member = read_member(reply.report)
+            except ValueError as error:
+                self._refuse(number, name, f"its introduction cannot be read: {error}")
+                return
+            reason = self._objection(member)
         if reason:
-            self.strangers.add(number)
-            self.warn(f"{member.name} cannot take part: {reason}")
+            self._refuse(number, name, reason)
             return
         self.members.setdefault(member.name, member)
         self.present[member.name] = number
 
+    def _refuse(self, number: int, name: str, reason: str) -> None:
+        self.strangers[number] = name, reason
+        self.warn(f"{name} cannot take part: {reason}")
+
     def _objection(self, new: Member) -> str:
         """Why a node may not take part, if it may not."""
-        if new.name in self.present:
+        if new.version.split(".")[:2] != __version__.split(".")[:2]:
+            theirs = new.version or "older"
+            return f"its fedpn is {theirs}, and here it is {__version__}: install the same on both"
+        if new.name in self.present or new.name in self.odd:
             return "another node has its name; give each its own (fedpn flower supernode --name)"
-        for old in self.members.values():
-            if old.shape != new.shape:
-                return f"its rows have the shape {new.shape}, and those of {old.name} {old.shape}"
-            if old.classes != new.classes:
-                return (
-                    f"its classes are {', '.join(new.classes)}, and those of {old.name} are "
-                    f"{', '.join(old.classes)}: name all of them in data.classes"
-                )
-            if old.features != new.features:
-                return (
-                    f"its columns are {', '.join(new.features)}, and those of {old.name} are "
-                    f"{', '.join(old.features)}: name them in data.features"
-                )
-            same = new.partition is not None and old.partition == new.partition
-            if same and old.name != new.name:
-                return f"its partition {new.partition} is that of {old.name}"
         known = self.members.get(new.name)
         if known and known.rows != new.rows:
             return f"it has {new.rows} training rows now, and had {known.rows}"
-        return ""
+        if self.form is not None and new.form != self.form:
+            return difference(new, self.form, [n for n in self.members if n != new.name])
+        for old in self.members.values():
+            same = new.partition is not None and old.partition == new.partition
+            if same and old.name != new.name:
+                return f"its partition {new.partition} is that of {old.name}"
+        return too_many_rows(new, [m for n, m in self.members.items() if n != new.name])
+
+    def _agree(self) -> None:
+        """Before a run begins: those take part whose form the config names, or most have.
+
+        Who differs is named at once, and waits at the door: more nodes may make its form that of
+        most.
+        """
+        everybody = self.members | {name: member for name, (member, _) in self.odd.items()}
+        numbers = self.present | {name: number for name, (_, number) in self.odd.items()}
+        form, before = common_form(everybody.values(), self.config), set(self.odd)
+        here = [name for name, member in everybody.items() if member.form == form]
+        self.members = {name: everybody[name] for name in here}
+        self.present = {name: i for name, i in numbers.items() if name in self.members}
+        self.odd = {n: (everybody[n], i) for n, i in numbers.items() if n not in self.members}
+        for name, (member, _) in self.odd.items():
+            if name not in before:
+                wanted = self.config.data
+                goal = form or Form(member.shape, wanted.classes, wanted.features)
+                self.warn(f"{name} cannot take part: {difference(member, goal, here)}")
 
 
 def _times(count: int) -> str:
@@ -228,20 +250,3 @@ def _times(count: int) -> str:
 def _place(member: Member) -> tuple[int, str]:
     """Orders nodes by partition, and those with data of their own by name."""
     return (-1 if member.partition is None else member.partition), member.name
-
-
-def _member(report: Report) -> Member:
-    facts: dict[str, Any] = json.loads(report.facts)
-    member = Member(
-        report.name,
-        int(facts["rows"]),
-        tuple(map(int, facts["shape"])),
-        tuple(map(str, facts["classes"])),
-        tuple(map(str, facts["features"])),
-        None if facts["partition"] is None else int(facts["partition"]),
-        str(facts["note"]),
-        bool(facts.get("raw", False)),
-    )
-    if member.rows < 1 or len(member.classes) < 2 or not member.shape:
-        raise ValueError("it has no rows, no classes or no shape")
-    return member

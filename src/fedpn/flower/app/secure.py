@@ -29,6 +29,7 @@ from flwr.common import (
 from flwr.common import parameters_to_ndarrays as to_arrays
 from flwr.common.secure_aggregation.secaggplus_constants import (
     RECORD_KEY_CONFIGS,
+    RECORD_KEY_STATE,
     Key,
     Stage,
 )
@@ -42,12 +43,20 @@ from flwr.serverapp import Grid
 
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params
+from fedpn.flower.app.border import Border
+from fedpn.flower.app.masks import MODULUS, REACH, check_setup, check_unmask
 from fedpn.flower.app.records import read_report
-from fedpn.flower.app.whole import from_digits, from_mean, to_digits, to_range
+from fedpn.flower.app.whole import (
+    PLACES,
+    from_digits,
+    from_mean,
+    from_wide,
+    to_digits,
+    to_range,
+    to_wide,
+)
 
-REACH = 8.0  # a single number moves no further than this in a round
 SHARES, THRESHOLD = 1.0, 2 / 3  # who holds shares of a key, and how many of them restore it
-MODULUS = 2**32
 
 Call = Callable[[Message, Context], Message]
 
@@ -55,8 +64,11 @@ Call = Callable[[Message, Context], Message]
 def masked(message: Message, context: Context, call: Call) -> Message:
     """A node's side: plays its part of the protocol, and masks what the app answers."""
     asked = message.content.config_records[RECORD_KEY_CONFIGS]
-    if context.node_config.get("secure") and asked[Key.STAGE] == Stage.SETUP:
-        _refuse_thin(int(str(asked[Key.THRESHOLD])), int(str(asked[Key.SHARE_NUMBER])))
+    if asked.get(Key.STAGE) == Stage.SETUP:
+        check_setup(asked)
+    if asked.get(Key.STAGE) == Stage.UNMASK:
+        kept = context.state.config_records.get(RECORD_KEY_STATE, ConfigRecord())
+        check_unmask(asked, kept, message.metadata.dst_node_id)
 
     def learned(message: Message, context: Context) -> Message:
         answer = call(message, context)
@@ -65,15 +77,6 @@ def masked(message: Message, context: Context, call: Call) -> Message:
         return answer
 
     return secaggplus_mod(message, context, learned)
-
-
-def _refuse_thin(threshold: int, shares: int) -> None:
-    """A mask that fewer than two nodes, or each of two halves of them, can take off is none.
-
-    >>> _refuse_thin(2, 3)
-    """
-    if threshold < 2 or 2 * threshold <= shares:
-        raise UserError(f"masks that {threshold} of {shares} nodes can take off protect nobody")
 
 
 def maskable(moved: Params, rows: int, loss: float) -> RecordDict:
@@ -89,14 +92,15 @@ def maskable(moved: Params, rows: int, loss: float) -> RecordDict:
     return fitres_to_recorddict(result, True)
 
 
-def maskable_sums(sums: Params, weight: float) -> RecordDict:
+def maskable_sums(sums: Params, weight: float, wide: bool) -> RecordDict:
     """Statistics and their weight in the form that the protocol masks, digit by digit.
 
     All but their names and shapes, which the server must know and which tell of no row.
     """
     named = {"": torch.tensor(weight, dtype=torch.float64)} | dict(sorted(sums.items()))
     flat = [np.atleast_1d(t.double().cpu().numpy()).ravel() for t in named.values()]
-    digits = [to_range(to_digits(array), REACH) for array in flat]
+    cut = to_wide if wide else to_digits
+    digits = [to_range(cut(array), REACH) for array in flat]
     form = json.dumps({name: list(t.shape) for name, t in named.items()})
     told: dict[str, Scalar] = {"loss": 0.0, "form": form}
     result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(digits), 1, told)
@@ -131,7 +135,8 @@ def read_sums(found: Masked) -> tuple[Params, float]:
     nodes, sums = len(found.told), {}
     for (name, shape), mean in zip(shapes.items(), found.mean, strict=True):
         digits = from_mean(np.asarray(mean), nodes, REACH)
-        sums[name] = torch.from_numpy(from_digits(digits, nodes)).reshape(shape)
+        join = from_digits if len(digits) == len(PLACES) else from_wide
+        sums[name] = torch.from_numpy(join(digits, nodes)).reshape(shape)
     weight = float(sums.pop(""))
     return sums, weight
 
@@ -139,7 +144,7 @@ def read_sums(found: Masked) -> tuple[Params, float]:
 class Sum:
     """The server's side of one turn; `levels` is how finely numbers are told apart."""
 
-    def __init__(self, grid: Grid, timeout: float, heaviest: int, levels: int = 2**28) -> None:
+    def __init__(self, grid: Border, timeout: float, heaviest: int, levels: int = 2**28) -> None:
         self.grid, self.timeout, self.heaviest, self.levels = grid, timeout, heaviest, levels
 
     def __call__(self, contents: Mapping[int, RecordDict], round_: int) -> Masked | None:
@@ -165,8 +170,11 @@ class Sum:
             timeout=self.timeout,
         )
         workflow.contents = dict(contents)
-        workflow(self.grid, context)
-        if strategy.mean is None:
+        try:
+            workflow(self.grid, context)
+        except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, OverflowError):
+            return None  # shares that fit nothing: nobody knows whose
+        if strategy.mean is None or not all(np.isfinite(array).all() for array in strategy.mean):
             return None
         return Masked(strategy.mean, strategy.told)
 
@@ -179,6 +187,16 @@ class _Workflow(SecAggPlusWorkflow):
     def setup_stage(self, grid: Grid, context: LegacyContext, state: Any) -> bool:
         going = super().setup_stage(grid, context, state)
         state.nid_to_fitins = self.contents
+        return going
+
+    def share_keys_stage(self, grid: Grid, context: LegacyContext, state: Any) -> bool:
+        """Who has shared no key is under nobody's mask: later stages need not make up for it."""
+        going = super().share_keys_stage(grid, context, state)
+        state.sampled_node_ids = set(state.active_node_ids)
+        near = state.nid_to_neighbours
+        state.nid_to_neighbours = {
+            n: near[n] & state.active_node_ids for n in state.active_node_ids
+        }
         return going
 
 

@@ -2,12 +2,14 @@
 
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from flwr.serverapp import Grid
 
+from fedpn import __version__
 from fedpn.core import store
 from fedpn.core.trees import flatten
 from fedpn.data.moments import any_image
@@ -21,10 +23,12 @@ from fedpn.federated.privacy import Account
 from fedpn.federated.site import Network
 from fedpn.flower.app.change import change
 from fedpn.flower.app.messages import Messages
+from fedpn.flower.app.post import Post
 from fedpn.flower.app.records import Order, read_agreed
 from fedpn.flower.app.roster import Roster
 from fedpn.flower.app.standing import ENGINE, Standing, read_standing
 from fedpn.flower.app.terms import Terms
+from fedpn.flower.app.watching import Watching
 from fedpn.reporting import report
 from fedpn.runs.config import Config, to_tree
 from fedpn.runs.directory import SERVER, refuse_changes, stored
@@ -51,6 +55,9 @@ class Teller(Listener):
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
 
+    def phase(self, name: str) -> None:
+        self.tell({"phase": name})
+
     def progress(self, stage: str, done: int, of: int, **facts: float | None) -> None:
         known = {name: value for name, value in facts.items() if name != "accuracy"}
         self.tell({"stage": stage, "done": done, "of": of, **known})
@@ -62,8 +69,9 @@ class Teller(Listener):
 def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
     """Conducts a whole run; returns the metrics."""
     config, out = terms.config, terms.out
-    clock = Clock(Teller(tell))
-    with store.claimed(out, terms.resume):
+    watching = Watching(Teller(tell), terms)
+    clock = Clock(watching)
+    with store.claimed(out, terms.resume), _told_how_it_ends(watching):
         kept = config
         if terms.resume:  # with fewer nodes than before, perhaps
             kept = replace(config, clients=stored(out)["clients"])
@@ -71,6 +79,7 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
         store.write_toml(out / "config.toml", to_tree(kept))
         standing = read_standing(out) if terms.resume else None
         messages = _gather_nodes(grid, terms, clock, standing)
+        watching.messages = messages
         if terms.base is None:
             network, found = _conduct(messages, terms, standing, clock)
         else:
@@ -92,8 +101,19 @@ def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
         clock.stop()
         store.write_json(out / "timings.json", clock.laps)
         store.seal(out)
+        watching.over("finished", {"accuracy": results["accuracy"]})
     tell({"done": str(out)})
     return results
+
+
+@contextmanager
+def _told_how_it_ends(watching: Watching) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
+        watching.over("stopped" if stopped else f"failed: {error}"[:500])
+        raise
 
 
 def _conduct(
@@ -115,7 +135,8 @@ def _gather_nodes(
     """Waits for the nodes that a run needs."""
     config = terms.config
     run = standing.run if standing else secrets.token_hex(8)
-    roster = Roster(grid, Order(run, terms.text), listener.say, terms.patience)
+    order = Order(run, terms.text, version=__version__)
+    roster = Roster(Post(grid), order, config, listener.say, terms.patience)
     gatherer = Gatherer(config.seed, config.aggregation, config.faults.max_norm)
     listener.progress("wait", 0, terms.nodes)
     known = standing.names if standing else []
@@ -123,13 +144,16 @@ def _gather_nodes(
     there = roster.present
     if len(there) < terms.nodes:
         lost = f"; missing: {', '.join(missing)}" if missing else _lost_partitions(roster, terms)
+        why = sorted(f"{name} cannot take part: {why}" for name, why in roster.strangers.values())
+        refused = "".join(f"\n{line}" for line in why)
         raise RuntimeError(
             f"{len(there)} of {terms.nodes} nodes came within "
-            f"{terms.timeout:g} s ({', '.join(there) or 'none'}){lost}"
+            f"{terms.timeout:g} s ({', '.join(there) or 'none'}){lost}{refused}"
         )
     if missing:
         listener.say(f"the run goes on without {', '.join(missing)}")
     roster.put_in_order(known)
+    roster.settle()
     return Messages(roster, terms, gatherer)
 
 

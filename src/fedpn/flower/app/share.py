@@ -2,21 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedpn import __version__
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.federation import Federation, federate
 from fedpn.data.prepared import has_gaps, numbers_if, prepared
 from fedpn.federated.site import Setup
+from fedpn.flower.app.own import own_seed
 from fedpn.flower.app.records import read_agreed
+from fedpn.flower.app.told import Told
 from fedpn.runs.config import Config
 from fedpn.runs.prepare import check_calibration, deal, draw_network, fingerprint, lay_out, read
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Share:
     """What one node has.
 
@@ -29,24 +34,33 @@ class Share:
     federation: Federation
     client: int  # the node's place in that federation
     partition: int | None
+    asked: bool = False  # whether the run names its columns
 
     @property
     def rows(self) -> Array:
         """The rows that the node trains on."""
         return self.federation.train[self.client]
 
-    def introduce(self) -> dict[str, Any]:
-        """What a server must know before the first round: names and forms, no rows or labels."""
+    def introduce(self, names: bool = True) -> dict[str, Any]:
+        """What a server must know before the first round: names and forms, no rows or labels.
+
+        A node that does not tell names tells none of its columns; of its classes those that the
+        run names itself.
+        """
         # What was remarked of a node's own files is for its own log.
         remarks = self.dataset.remarks if self.partition is not None else ()
+        features = self.dataset.features
+        if not names and features and not self.asked:
+            raise Told("it does not tell its columns' names: name them in data.features")
         return {
             "partition": self.partition,
             "rows": len(self.rows),
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),
-            "features": list(self.dataset.features),
+            "features": list(features),
             "raw": has_gaps(self.dataset),
-            "note": " ".join(filter(None, (self.dataset.note, *remarks))),
+            "note": " ".join(filter(None, (self.dataset.note, *remarks))) if names else "",
+            "version": __version__,
         }
 
     def setup(self, config: Config, model: str) -> Setup:
@@ -65,18 +79,23 @@ class Share:
         rows = lay_out(config, dataset, self.federation)
         return rows.settle(draw_network(config, blueprint))
 
+    @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.dataset)
 
 
-def open_share(node: Mapping[str, Any], config: Config) -> Share:
-    """Opens what the node's settings name: `data`, or `partition-id` and `num-partitions`."""
+def open_share(node: Mapping[str, Any], config: Config, home: Path) -> Share:
+    """Opens what the node's settings name: `data`, or `partition-id` and `num-partitions`.
+
+    Which of its own rows a node trains on is drawn by its own secret, the same for all runs.
+    """
     if "data" in node:
         name = _name(node, "")
+        config = replace(config, seed=own_seed(home, "rows"))
         dataset = replace(read(config, str(node["data"]), True), client=None, clients=(name,))
         federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
         check_calibration(config, dataset, federation, [0])
-        return Share(name, dataset, federation, 0, None)
+        return Share(name, dataset, federation, 0, None, bool(config.data.features))
     if "partition-id" not in node or "num-partitions" not in node:
         raise UserError("a node needs data=PATH, or partition-id and num-partitions")
     number, count = int(node["partition-id"]), int(node["num-partitions"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, unflatten
+from fedpn.flower.app import models
 
 _NAME = re.compile(r"memory-(\d{8})\.safetensors")
 
@@ -52,14 +53,9 @@ class NodeState:
         return place
 
     def publish(self) -> Path:
-        """Puts the drafted bundle where `fedpn predict` finds it, in place of an older one."""
-        bundle, old = self.home / "bundle", self.place / "replaced"
-        shutil.rmtree(old, ignore_errors=True)
-        if bundle.exists():
-            bundle.rename(old)
-        (self.place / "draft").rename(bundle)
-        shutil.rmtree(old, ignore_errors=True)
-        return bundle
+        """Lets the drafted bundle answer; the ones before stay, to go back to."""
+        models.publish(self.home, self.place / "draft")
+        return self.home / models.BUNDLE
 
     def _path(self, round_: int) -> Path:
         return self.place / f"memory-{round_:08}.safetensors"

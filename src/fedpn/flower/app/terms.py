@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
-from fedpn.federated.heads import TRAINED
 from fedpn.flower.app.records import read_config
 from fedpn.flower.app.whole import MOST
 from fedpn.runs.config import Config, to_tree
@@ -61,11 +60,8 @@ def read_terms(settings: Mapping[str, Any]) -> Terms:
             "Adam's moments are too small for the whole numbers that masks are made of: set "
             "optimizer_state to keep or reset, or use SGD"
         )
-    if secure and config.head.kind != TRAINED and nodes > MOST:
-        raise UserError(
-            f"masked sums of a head in closed form hold up to {MOST} nodes, not {nodes}; use "
-            "head=trained with --secure, or fewer nodes"
-        )
+    if secure and nodes > MOST:
+        raise UserError(f"masked sums hold up to {MOST} nodes, not {nodes}; use fewer nodes")
     if secure and nodes < 2:
         raise UserError("secure aggregation of a single node would hide nothing")
     base, leaves = str(settings.get("base", "")), str(settings.get("leaves", ""))

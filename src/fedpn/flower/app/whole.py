@@ -2,6 +2,8 @@
 
 A number x within ±2³⁴ becomes three digits to the base 2²⁴, x = a·2¹¹ + b·2⁻¹³ + c·2⁻³⁷, so that
 the sum of up to 128 nodes' digits stays below what masks hold, and nothing is lost above 4·10⁻¹².
+Sums over columns in units of their own may be far larger: of these six digits of what is above 0
+and six of what is below travel, up to 2¹⁰⁶.
 """
 
 import numpy as np
@@ -12,6 +14,8 @@ from fedpn.core.errors import UserError
 DIGIT = 2**24  # the base, and how finely the protocol must tell numbers apart
 LARGEST = 2.0**34
 MOST = 128  # nodes whose digits add up to less than 2³¹
+WIDE = tuple(2.0**place for place in (83, 59, 35, 11, -13, -37))
+WIDEST = 2.0**106
 PLACES = (2.0**11, 2.0**-13, 2.0**-37)  # what a digit is worth
 
 Array = NDArray[np.float64]
@@ -43,6 +47,37 @@ def from_digits(digits: Array, nodes: int) -> Array:  # [3, ...] -> [...]
     first, second, third = digits
     found: Array = second * PLACES[1] + third * PLACES[2]
     found += (first - nodes * DIGIT / 2) * PLACES[0]
+    return found
+
+
+def to_wide(values: Array) -> Array:  # [...] -> [12, ...]
+    """Digits of the positive part, then of the negative one.
+
+    >>> to_wide(np.array([-(2.0**83)]))[6]
+    array([1.])
+    """
+    if not (np.abs(values) < WIDEST).all():
+        raise UserError(f"what this node adds up is not finite, or larger than {WIDEST:.0e}")
+    digits = []
+    for part in (np.maximum(values, 0), np.maximum(-values, 0)):
+        rest = part
+        for place in WIDE[:-1]:
+            digits.append(np.floor(rest / place))
+            rest = rest - digits[-1] * place
+        digits.append(np.minimum(np.round(rest / WIDE[-1]), DIGIT - 1))
+    return np.stack(digits)
+
+
+def from_wide(digits: Array, nodes: int) -> Array:  # [12, ...] -> [...]
+    """The sum of nodes' numbers from the sums of their digits.
+
+    >>> parts = np.array([[0.25], [-3.0], [1e30]])
+    >>> from_wide(to_wide(parts).sum(1), 3).tolist() == [1e30]
+    True
+    """
+    worth = np.array(WIDE).reshape(-1, *[1] * (digits.ndim - 1))
+    above, below = digits[: len(WIDE)], digits[len(WIDE) :]
+    found: Array = ((above - below) * worth).sum(0)
     return found
 
 

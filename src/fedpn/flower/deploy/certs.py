@@ -28,6 +28,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 CA_DAYS = 3650
 DAYS = 365
 NODES = 10_000
+Host = x509.GeneralName
 _NAME = re.compile(r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9-]{1,63})*", re.I)
 
 
@@ -40,7 +41,7 @@ class Authority(NamedTuple):
 
 def make(place: Path, nodes: int, hosts: Iterable[str] = (), days: int = DAYS) -> None:
     """Makes a federation's certificates in a new directory, whole or not at all."""
-    names = _checked(nodes, hosts, days)
+    names = checked(nodes, hosts, days)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise UserError(
             f"{place} is there already; choose another directory, or add --extend to keep its "
@@ -51,7 +52,7 @@ def make(place: Path, nodes: int, hosts: Iterable[str] = (), days: int = DAYS) -
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".certs-") as draft:
             root = Path(draft) / "certs"
             _directory(root)
-            _write_authority(root)
+            write_authority(root)
             _fill(root, nodes, names, days)
             root.replace(place)
     except OSError as error:
@@ -63,12 +64,12 @@ def extend(place: Path, nodes: int, hosts: Iterable[str] = (), days: int = DAYS)
 
     The new certificate names all hosts that the old one named.
     """
-    names = _checked(nodes, hosts, days)
+    names = checked(nodes, hosts, days)
     if not (place / "ca.key").is_file():
         raise UserError(f"--extend: {place} holds no certificate authority (it has no ca.key)")
     old = place / "superlink" / "server.crt"
     if old.is_file():
-        names += [name for name in _names(old)[1] if name not in names]
+        names += [name for name in names_of(old)[1] if name not in names]
     try:
         _fill(place, nodes, names, days)
     except OSError as error:
@@ -77,7 +78,7 @@ def extend(place: Path, nodes: int, hosts: Iterable[str] = (), days: int = DAYS)
 
 def check_server(certificate: Path, host: str) -> None:
     """Refuses a certificate that nobody would believe at this host."""
-    found, names = _names(certificate)
+    found, names = names_of(certificate)
     until = found.not_valid_after_utc
     way = "renew it with fedpn flower certs DIR --extend"
     if until < _now():
@@ -87,7 +88,7 @@ def check_server(certificate: Path, host: str) -> None:
         raise UserError(f"{certificate} names {known}, but not {host}; {way} --host {host}")
 
 
-def _names(certificate: Path) -> tuple[x509.Certificate, list[x509.GeneralName]]:
+def names_of(certificate: Path) -> tuple[x509.Certificate, list[x509.GeneralName]]:
     """A server's certificate, and the hosts that it names."""
     try:
         found = x509.load_pem_x509_certificate(certificate.read_bytes())
@@ -102,7 +103,8 @@ def there_are(place: Path) -> int:
     return sum(1 for node in place.glob("node-*") if node.is_dir())
 
 
-def _checked(nodes: int, hosts: Iterable[str], days: int) -> list[x509.GeneralName]:
+def checked(nodes: int, hosts: Iterable[str], days: int) -> list[x509.GeneralName]:
+    """The hosts of a certificate, ours among them; refuses numbers that cannot be."""
     if not 1 <= nodes <= NODES:
         raise UserError(f"--nodes is {nodes}, but must be between 1 and {NODES}")
     if not 1 <= days <= CA_DAYS:
@@ -129,13 +131,14 @@ def general_name(host: str) -> x509.GeneralName:
 
 
 def _fill(root: Path, nodes: int, names: list[x509.GeneralName], days: int) -> None:
-    authority = _read_authority(root)
-    _write_server(root, authority, names, days)
+    authority = read_authority(root)
+    write_server(root, authority, names, days)
     for i in range(nodes):
         _write_node(root, f"node-{i}")
 
 
-def _write_authority(root: Path) -> None:
+def write_authority(root: Path) -> None:
+    """A new authority, in the place of an old one."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedpn federation")])
     usage = _usage(key_cert_sign=True, crl_sign=True)
@@ -149,7 +152,8 @@ def _write_authority(root: Path) -> None:
     write_whole(root / "ca.crt", certificate.public_bytes(Encoding.PEM), 0o644)
 
 
-def _read_authority(root: Path) -> Authority:
+def read_authority(root: Path) -> Authority:
+    """Who signs, with its secret key."""
     try:
         key = load_pem_private_key((root / "ca.key").read_bytes(), None)
         certificate = x509.load_pem_x509_certificate((root / "ca.crt").read_bytes())
@@ -162,9 +166,10 @@ def _read_authority(root: Path) -> Authority:
     return Authority(key, certificate)
 
 
-def _write_server(
+def write_server(
     root: Path, authority: Authority, names: list[x509.GeneralName], days: int
 ) -> None:
+    """A server's new key, and a certificate for the hosts it is reached by."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "SuperLink")])
     days = min(days, (authority.certificate.not_valid_after_utc - _now()).days)
@@ -183,18 +188,26 @@ def _write_server(
     place = _directory(root / "superlink")
     write_whole(place / "server.key", _pem(key), 0o600)
     write_whole(place / "server.crt", certificate.public_bytes(Encoding.PEM), 0o644)
+    copy_authority(root, place)
+
+
+def copy_authority(root: Path, place: Path) -> None:
+    """Gives a machine's directory the certificate that it knows others by."""
     write_whole(place / "ca.crt", (root / "ca.crt").read_bytes(), 0o644)
 
 
 def _write_node(root: Path, name: str) -> None:
-    """A node's key pair, in OpenSSH's form: Flower takes no other."""
+    if not (root / name / "node.key").exists():
+        write_node_key(root, name)
+
+
+def write_node_key(root: Path, name: str) -> None:
+    """A new key pair of a node, in OpenSSH's form: Flower takes no other."""
     place = _directory(root / name)
-    if (place / "node.key").exists():
-        return
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    write_whole(place / "ca.crt", (root / "ca.crt").read_bytes(), 0o644)
+    copy_authority(root, place)
     write_whole(place / "node.key", private, 0o600)
     nodes = _directory(root / "superlink" / "nodes")
     write_whole(nodes / f"{name}.pub", public + f" {name}\n".encode(), 0o644)

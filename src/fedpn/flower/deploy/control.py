@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,13 @@ from fedpn.flower.deploy.processes import Failure
 
 SECONDS = 90.0
 KNOWN = "[code: 23]"  # a public key that is registered already
+STOPPED = "finished:stopped"
 ENDED = "[code: 18]"  # a run that has ended
 
 
 def ask(home: Path, *words: str) -> dict[str, Any]:
     """Runs one of Flower's commands and reads its answer."""
-    command = [program("flwr"), *words, "--format", "json"]
-    try:
-        done = subprocess.run(
-            command, env=environment(home), capture_output=True, text=True, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        raise Failure(f"flwr {words[0]} got no answer in {SECONDS:.0f} s") from None
+    done = call(home, [program("flwr"), *words, "--format", "json"], f"flwr {words[0]}")
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -30,6 +26,21 @@ def ask(home: Path, *words: str) -> dict[str, Any]:
     if not answer.get("success"):
         raise Failure(f"flwr {words[0]}: {last_line(str(answer.get('error-message')))}")
     return answer
+
+
+def call(home: Path, command: Sequence[str], name: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program that asks a SuperLink, in Flower's environment."""
+    try:
+        return subprocess.run(
+            command,
+            env=environment(home),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            start_new_session=True,  # Ctrl-C is ours to hear
+        )
+    except subprocess.TimeoutExpired:
+        raise Failure(f"{name} got no answer in {SECONDS:.0f} s") from None
 
 
 def last_line(text: str) -> str:
@@ -59,6 +70,18 @@ def status(home: Path, run: str) -> tuple[str, str]:
     """How a run stands, such as `finished:failed`, and why."""
     found = ask(home, "ls", NAME, "--run-id", run)["runs"][0]
     return str(found["status"]), str(found["status-details"])
+
+
+def going(home: Path) -> list[str]:
+    """The runs that have not ended, the oldest first."""
+    runs = ask(home, "ls", NAME)["runs"]
+    open_ = [run for run in runs if not str(run["status"]).startswith("finished")]
+    return [str(run["run-id"]) for run in sorted(open_, key=lambda run: str(run["pending-at"]))]
+
+
+def unregister(home: Path, node: int) -> None:
+    """Bars a node, by its number."""
+    ask(home, "supernode", "unregister", str(node), NAME)
 
 
 def stop(home: Path, run: str) -> None:

@@ -1,75 +1,87 @@
 """A whole federation on this machine: certificates, a SuperLink and its nodes, taken down again."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Self
+from typing import NamedTuple, Self
 
 from fedpn.flower.deploy import certs, control
 from fedpn.flower.deploy.environment import environment
 from fedpn.flower.deploy.foreground import SIGNALS
-from fedpn.flower.deploy.health import answers
+from fedpn.flower.deploy.health import answers, split
 from fedpn.flower.deploy.home import Connection, write_home
 from fedpn.flower.deploy.processes import Child, free_port, kill, new_mark
-from fedpn.flower.deploy.programs import LinkFiles, link_files, node_files, superlink, supernode
+from fedpn.flower.deploy.programs import (
+    link_files,
+    make_secret,
+    node_files,
+    superlink,
+    supernode,
+    worker,
+)
 
-SECONDS = 60.0  # to start
+SECONDS = 180.0  # to start, on a busy machine
 # Several nodes share this machine: one thread each, and no waiting where nobody is disturbed.
-SHARING = {"OMP_NUM_THREADS": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+SHARING = {"OMP_NUM_THREADS": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
 
 
-@contextmanager
-def federation(place: Path, nodes: int) -> Iterator[Path]:
-    """Starts a SuperLink and nodes, each with its part of a named set; yields Flower's home.
+class _Node(NamedTuple):
+    """A node of a federation that is about to start."""
 
-    Whatever happens inside, no process is left behind.
+    name: str
+    state: Path
+    port: int
+    facts: dict[str, str | int]
+
+
+class Federation:
+    """A SuperLink and nodes, each with its part of a named set, taken down together.
+
+    Whatever happens while it is up, no process is left behind.
     """
-    certs.make(place / "certs", nodes)
-    with _Household(place) as household:
-        files = link_files(place / "certs")
-        connection, home = household.start_link(files)
-        household.start_nodes(connection, home, {key.stem: key for key in files.nodes})
-        yield home
 
-
-class _Household:
-    """Programs that are started one after the other, and taken down together."""
-
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, nodes: int) -> None:
+        certs.make(place / "certs", nodes)
         self.place, self.mark = place, new_mark()
+        self.files = link_files(place / "certs")
+        self.connection = Connection(f"127.0.0.1:{free_port()}", self.files.ca, plain=False)
+        self.home = write_home(place / "flower", self.connection)
+        self.nodes = [self._node(i, nodes) for i in range(nodes)]
         self.children: list[Child] = []
 
-    def start_link(self, files: LinkFiles) -> tuple[Connection, Path]:
-        port = free_port()
-        connection = Connection(f"127.0.0.1:{port}", files.ca, plain=False)
-        home = write_home(self.place / "flower", connection)
-        command = superlink("127.0.0.1", port, files, self.place / "superlink.db")
-        link = self._start("superlink", command, home)
-        link.wait_until(
-            lambda: answers(connection.address, connection.ca, connection.plain), SECONDS
-        )
-        return connection, home
-
-    def start_nodes(self, connection: Connection, home: Path, keys: dict[str, Path]) -> None:
-        started = []
-        for i in range(len(keys)):
-            control.register(home, keys[f"node-{i}"])
-            started.append(self._start_node(connection, i, len(keys)))
-        for node, port in started:
-            node.wait_until(partial(answers, f"127.0.0.1:{port}", None, plain=True), SECONDS)
-
-    def _start_node(self, connection: Connection, i: int, nodes: int) -> tuple[Child, int]:
-        name = f"node-{i}"
-        state = self.place / name
+    def _node(self, i: int, nodes: int) -> _Node:
+        state = self.place / f"node-{i}"
         state.mkdir(mode=0o700)
-        facts: dict[str, str | int] = {"name": name, "partition-id": i, "num-partitions": nodes}
-        facts["state-dir"] = str(state)
-        files, port = node_files(self.place / "certs" / name), free_port()
-        command = supernode(connection.address, connection.here, port, files, facts)
-        return self._start(name, command, state / "flower"), port
+        make_secret(state)
+        facts: dict[str, str | int] = {"name": state.name, "state-dir": str(state)}
+        facts |= {"partition-id": i, "num-partitions": nodes}
+        return _Node(state.name, state, free_port(), facts)
+
+    def _begin(self) -> None:
+        """Starts the SuperLink, for which all others wait."""
+        host, port = split(self.connection.address)
+        command = superlink(host, port, self.files, self.place / "superlink.db")
+        self.link = self._start("superlink", command, self.home)
+
+    def open(self) -> Path:
+        """Lets the nodes in, and waits until they are up; returns Flower's home."""
+        self.link.wait_until(partial(answers, *self.connection), SECONDS)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(partial(control.register, self.home), self.files.nodes))
+        started = []
+        for node in self.nodes:
+            files = node_files(self.place / "certs" / node.name)
+            command = supernode(self.connection.address, True, node.port, files, node.facts)
+            started.append(self._start(node.name, command, node.state / "flower"))
+        for node in self.nodes:  # which take long to start, and are needed last
+            command = worker(node.port, node.state)
+            self._start(f"{node.name}-worker", command, node.state / "flower")
+        for node, child in zip(self.nodes, started, strict=True):
+            address = f"127.0.0.1:{node.port}"
+            child.wait_until(partial(answers, address, None, plain=True), SECONDS)
+        return self.home
 
     def _start(self, name: str, command: list[str], home: Path) -> Child:
         log = self.place / f"{name}.log"
@@ -80,6 +92,7 @@ class _Household:
     def __enter__(self) -> Self:
         # A request to end is heard like Ctrl-C, so that all is taken down.
         self.before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
+        self._begin()
         return self
 
     def __exit__(self, *error: object) -> None:

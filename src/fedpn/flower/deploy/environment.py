@@ -20,6 +20,7 @@ QUIET = {
 def environment(home: Path | None = None) -> dict[str, str]:
     """The environment of a Flower process; `home` is where it keeps its own files."""
     variables = os.environ | QUIET
+    variables.pop("FORCE_COLOR", None)  # which notebooks set, and which outweighs NO_COLOR
     # Flower starts its other programs by name.
     variables["PATH"] = os.pathsep.join(filter(None, [str(_scripts()), os.environ.get("PATH")]))
     if home is not None:

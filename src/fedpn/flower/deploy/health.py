@@ -6,6 +6,7 @@ import ipaddress
 import socket
 import ssl
 from pathlib import Path
+from typing import NamedTuple
 
 from fedpn.core.errors import UserError
 
@@ -19,9 +20,25 @@ class NoAnswer(UserError):  # noqa: N818
 
 def check(address: str, ca: Path | None, plain: bool) -> None:
     """Asks a SuperLink, or node, for its health."""
+    status = ask(address, ca, plain).status
+    if status in AWAY:
+        raise NoAnswer(f"no SuperLink answers behind the proxy at {address} ({status})")
+    if status != http.client.OK:
+        raise UserError(f"what listens at {address} is no SuperLink (its /health is {status})")
+
+
+class Answer(NamedTuple):
+    """What somebody says who answers."""
+
+    status: int
+    date: str | None  # as he has it
+
+
+def ask(address: str, ca: Path | None, plain: bool, path: str = "/health") -> Answer:
+    """Asks a SuperLink, and tells what is wrong where it cannot be asked."""
     host, port = split(address)
     try:
-        status = _get(host, port, None if plain else _context(ca))
+        return _get(host, port, None if plain else _context(ca), path)
     except ssl.SSLCertVerificationError as error:
         whose = f"by {ca}" if ca else "by this machine's authorities (give its own with --ca)"
         raise UserError(
@@ -35,10 +52,6 @@ def check(address: str, ca: Path | None, plain: bool) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise NoAnswer(f"no SuperLink answers at {address}: {reason}") from None
-    if status in AWAY:
-        raise NoAnswer(f"no SuperLink answers behind the proxy at {address} ({status})")
-    if status != http.client.OK:
-        raise UserError(f"what listens at {address} is no SuperLink (its /health is {status})")
 
 
 def answers(address: str, ca: Path | None, plain: bool) -> bool:
@@ -50,15 +63,16 @@ def answers(address: str, ca: Path | None, plain: bool) -> bool:
     return True
 
 
-def _get(host: str, port: int, context: ssl.SSLContext | None) -> int:
+def _get(host: str, port: int, context: ssl.SSLContext | None, path: str) -> Answer:
     connection = (
         http.client.HTTPConnection(host, port, timeout=SECONDS)
         if context is None
         else http.client.HTTPSConnection(host, port, timeout=SECONDS, context=context)
     )
     try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.getheader("Date"))
     finally:
         connection.close()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpn.core.errors import UserError
 from fedpn.core.settings import read_toml
@@ -21,7 +21,9 @@ from fedpn.flower.deploy import control
 from fedpn.flower.deploy.environment import environment, program
 from fedpn.flower.deploy.home import NAME
 from fedpn.flower.deploy.processes import Child, Failure
-from fedpn.runs.config import Config, to_tree
+
+if TYPE_CHECKING:
+    from fedpn.runs.config import Config
 
 Event = dict[str, Any]
 PATIENCE = 60.0  # seconds for a SuperLink to come back
@@ -32,7 +34,7 @@ _EVENT = re.compile(r"fedpn-event: (\{.*\})")
 class Order:
     """What a run is told; the keys are those of the thin app."""
 
-    config: Config
+    config: "Config"
     out: str  # on the SuperLink's machine
     resume: bool
     nodes: int
@@ -43,6 +45,8 @@ class Order:
     leaves: str = ""  # who leaves it
 
     def settings(self) -> dict[str, Any]:
+        from fedpn.runs.config import to_tree  # PyTorch: others start meanwhile
+
         return {
             "config": json.dumps(to_tree(self.config), ensure_ascii=False),
             "out": self.out,
@@ -89,7 +93,6 @@ def submit(home: Path, app: Path, order: Order) -> str:
 
 def follow(home: Path, run: str, hear: Callable[[Event], None], log: Callable[[str], None]) -> str:
     """Hears a run's events to its end; returns where it wrote its results."""
-    where: str | None = None
     last = ""
     for line in _words(home, run):
         event = read_event(line)
@@ -99,12 +102,12 @@ def follow(home: Path, run: str, hear: Callable[[Event], None], log: Callable[[s
         elif "error" in event:
             raise (UserError if event.get("status") == 2 else Failure)(event["error"])
         elif isinstance(event.get("done"), str):
-            where = event["done"]
+            return str(event["done"])
         else:
             hear(event)
-    if where is not None:
-        return where
     state, why = control.status(home, run)
+    if state == control.STOPPED:
+        raise Failure("the run was stopped; go on with the same command and --resume")
     raise Failure(f"the run ended as {state}: {last if why == 'N/A' else why}")
 
 

@@ -16,10 +16,10 @@ from fedpn.flower.deploy.home import Connection, write_home
 from fedpn.flower.deploy.processes import Child
 from fedpn.flower.deploy.programs import LinkFiles, superlink
 
-SECONDS = 60.0  # to start
+SECONDS = 180.0  # to start, on a busy machine
 PAUSE = 5.0  # before it is started anew
 OPEN = (
-    "whoever reaches {address} can submit a run, and a run is code that every node executes: let "
+    "whoever reaches {address} can submit a run, and a run is code that this machine executes: let "
     "others reach only /v1/fleet/ and /health, through a proxy (docs/flower.md)"
 )
 

@@ -1,10 +1,11 @@
-"""A SuperNode in the foreground, which is started anew where that helps."""
+"""A node in the foreground: a SuperNode and its worker, each started anew where that helps."""
 
 import fcntl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy.environment import environment
@@ -12,11 +13,13 @@ from fedpn.flower.deploy.foreground import Foreground
 from fedpn.flower.deploy.health import NoAnswer, check, is_taken
 from fedpn.flower.deploy.home import Connection
 from fedpn.flower.deploy.processes import Child, Failure, free_port
-from fedpn.flower.deploy.programs import NodeFiles, supernode
+from fedpn.flower.deploy.programs import NodeFiles, make_secret, supernode, worker
+from fedpn.flower.status import LINK, write_status
 
 # A SuperLink takes a node that was killed for alive for about a minute.
 PATIENCE = 90.0
 PAUSE = 5.0
+WORKER = 1.0  # seconds before a worker is started anew
 # What a SuperNode says.
 JOINED = "SuperNode ID:"
 SHUT = "[code: 2004]"
@@ -44,39 +47,117 @@ def serve(
         raise UserError(f"--port {port} is taken; choose another, or leave it out")
     facts = {**facts, "state-dir": str(state.resolve())}
 
-    def make() -> list[str]:
-        return supernode(connection.address, connection.here, port or free_port(), files, facts)
+    def make() -> Commands:
+        chosen = port or free_port()
+        node = supernode(connection.address, connection.here, chosen, files, facts)
+        return Commands(node, worker(chosen, state))
 
-    command = make()  # before anybody is talked to: it refuses another machine without TLS
+    commands = make()  # before anybody is talked to: it refuses another machine without TLS
     passing = {SHUT, FAILED} if port else {SHUT, FAILED, TAKEN}  # may be over the next time
-    with _kept(state), Foreground((JOINED, DROPPED, SHUT, FAILED, TAKEN)) as foreground:
-        _wait_for(connection, foreground, say)
+    phrases = (JOINED, DROPPED, SHUT, FAILED, TAKEN)
+    with _kept(state), Foreground(phrases, quiet=True) as foreground:
+        link = Link(state, connection.address)
+        make_secret(state)
+        _wait_for(connection, foreground, link, say)
         until, known = time.monotonic() + patience, False
         while not foreground.asked:
-            status = _live(command, state, foreground)
+            status = _live(commands, state, foreground, link, say)
             if foreground.asked:
-                return
+                break
             heard, now = foreground.heard, time.monotonic()
             if JOINED in heard:
                 until, known = now + patience, True
             elif now + PAUSE > until or not (known or passing & heard):
+                link.tell("refused", _reason(heard, status))
                 raise _end(heard, status, connection.address)
+            link.tell("waiting", _reason(heard, status))
             if DROPPED in heard:
                 say(f"{_reason(heard, status)}; starting it anew")
             else:
                 say(f"{_reason(heard, status)}; trying again in {PAUSE:.0f} s")
                 foreground.pause(PAUSE)
-            command = make()
+            commands = make()
+        link.tell("ended")
 
 
-def _live(command: Sequence[str], state: Path, foreground: Foreground) -> int | None:
-    """One life of a SuperNode; how it ended, where it did by itself."""
-    with Child("SuperNode", command, environment(state / "flower")) as child:
+class Commands(NamedTuple):
+    """What a node is made of."""
+
+    node: Sequence[str]
+    worker: Sequence[str]
+
+
+class Link:
+    """Tells those who watch how the node stands with its SuperLink."""
+
+    def __init__(self, state: Path, address: str) -> None:
+        self.path, self.address = state / LINK, address
+        self.said = ("", "")
+
+    def tell(self, state: str, why: str = "") -> None:
+        if (state, why) != self.said:
+            facts = {"superlink": self.address, "since": time.time(), "why": why}
+            write_status(self.path, {"state": state, **facts})
+        self.said = (state, why)
+
+
+def _live(
+    commands: Commands, state: Path, foreground: Foreground, link: Link, say: Say
+) -> int | None:
+    """One life of a SuperNode, with as many of its worker as that takes; how it ended."""
+    variables = environment(state / "flower")
+    with (
+        Child("SuperNode", commands.node, variables) as child,
+        Keeper(commands.worker, variables, foreground, say) as keeper,
+    ):
         shown = foreground.show(child)
-        foreground.stay(child, until=DROPPED)
+
+        def watch() -> None:
+            if JOINED in foreground.heard:
+                link.tell("connected")
+            keeper.watch()
+
+        foreground.stay(child, DROPPED, watch)
         status = child.process.poll()
     shown.join(1.0)
     return status
+
+
+class Keeper:
+    """A node's worker: one that ends is started anew, and said to be."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        variables: Mapping[str, str],
+        foreground: Foreground,
+        say: Say,
+    ) -> None:
+        self.command, self.variables, self.say = command, variables, say
+        self.foreground = foreground
+        self.next = 0.0  # when one may be started
+        self.child: Child | None = None
+
+    def __enter__(self) -> Self:
+        self.watch()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.child is not None:
+            self.child.stop()
+
+    def watch(self) -> None:
+        """Starts a worker where there is none."""
+        now = time.monotonic()
+        if self.child is not None and not self.child.alive:
+            status = self.child.process.returncode
+            self.child.stop()
+            self.child, self.next = None, now + WORKER
+            if status:
+                self.say(f"the worker ended with status {status}; starting it anew")
+        if self.child is None and now >= self.next:
+            self.child = Child("worker", self.command, self.variables)
+            self.foreground.listen(self.child)
 
 
 def _end(heard: set[str], status: int | None, address: str) -> Exception:
@@ -84,7 +165,7 @@ def _end(heard: set[str], status: int | None, address: str) -> Exception:
     if SHUT in heard:
         return UserError(
             f"the SuperLink at {address} does not let this node in: register its public key there "
-            "(fedpn flower register), or end its other session"
+            "(fedpn flower register), or end its other session; barred keys are so for good"
         )
     return Failure(f"the SuperNode ended with status {status}")
 
@@ -103,7 +184,7 @@ def _reason(heard: set[str], status: int | None) -> str:
     return f"the SuperNode ended with status {status}"
 
 
-def _wait_for(connection: Connection, foreground: Foreground, say: Say) -> None:
+def _wait_for(connection: Connection, foreground: Foreground, link: Link, say: Say) -> None:
     """Waits until the SuperLink answers; one that is not to be trusted is a mistake at once."""
     told = False
     while not foreground.asked:
@@ -111,6 +192,7 @@ def _wait_for(connection: Connection, foreground: Foreground, say: Say) -> None:
             check(connection.address, connection.ca, connection.plain)
             return
         except NoAnswer as error:
+            link.tell("waiting", str(error))
             if not told:
                 say(f"{error}; waiting for it")
             told = True

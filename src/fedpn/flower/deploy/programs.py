@@ -1,5 +1,6 @@
 """The command lines of Flower's SuperLink and SuperNode, with safe defaults."""
 
+import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import NamedTuple
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy.environment import program
 from fedpn.flower.deploy.health import is_here
+from fedpn.flower.deploy.place import write_whole
+
+SECRET = "worker.secret"  # in a node's state
 
 # Starts a program that ends when a part of it fails; -P: no module of the directory it starts in.
 _SCRIPT = (sys.executable, "-P", "-m", "fedpn.flower.deploy.script")
@@ -79,10 +83,26 @@ def supernode(
         )
     command = [*_SCRIPT, program("flower-supernode"), "--superlink", address]
     command += ["--host", "127.0.0.1", "--port", str(port), "--node-config", node_config(facts)]
+    # Messages wait for the node's own worker, who proves that it is: no code of a run is executed.
+    secret = Path(str(facts["state-dir"])) / SECRET
+    command += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
     if files is None:
         return [*command, "--insecure"]
     command += ["--root-certificates", str(files.ca)]
     return [*command, "--auth-supernode-private-key", str(files.key)]
+
+
+def worker(port: int, state: Path) -> list[str]:
+    """The command of a node's worker, which answers what its SuperNode takes in."""
+    address = f"127.0.0.1:{port}"
+    return [sys.executable, "-P", "-m", "fedpn.flower.worker", address, str(state.resolve())]
+
+
+def make_secret(state: Path) -> None:
+    """A new secret, by which a SuperNode knows its worker."""
+    path = state / SECRET
+    path.unlink(missing_ok=True)
+    write_whole(path, secrets.token_bytes(32), 0o600)
 
 
 def node_config(facts: Mapping[str, str | int]) -> str:

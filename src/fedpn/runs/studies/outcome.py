@@ -18,7 +18,8 @@ from fedpn.core.summary import SETS, standard_error
 from fedpn.reporting.pictures import Picture
 from fedpn.reporting.places import MEASURES
 from fedpn.reporting.sweep_plots import Point, picture
-from fedpn.reporting.tables import SET_NAMES, UNKNOWN, percent
+from fedpn.reporting.tables import UNKNOWN, percent
+from fedpn.reporting.words import SET_NAMES
 from fedpn.runs.config import Config, to_tree
 from fedpn.runs.result import framed
 from fedpn.runs.studies.command import run_command

@@ -9,25 +9,24 @@ import tempfile
 
 import pytest
 
-from fedpn.nn.kernels import native
+from fedpn.nn.kernels import compiled
 
-# Whatever the kernels need of torch here, so that a process of a test starts at once.
+# As the package has it, but without PyTorch, so that a process of a test starts at once.
 ALONE = """
-import importlib.util, os, subprocess, sys, types
-torch = types.ModuleType("torch")
-torch.Tensor = object
-sys.modules["torch"] = torch
-spec = importlib.util.spec_from_file_location("native", sys.argv[1])
-native = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(native)
-native.FLAGS = ("-O0", *native.FLAGS[1:])
-print(native.status())
+import subprocess, sys, types
+for name in ("fedpn", "fedpn.nn", "fedpn.nn.kernels"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
+from fedpn.nn.kernels import compiled
+compiled.FLAGS = ("-O0", *compiled.FLAGS[1:])
+library, story = compiled.build("AVX2")
+print("native:" if library else "eager:", story)
 """
 CHILD = (
     ALONE + "sys.stdout.flush(); subprocess.run([sys.executable, '-c', sys.argv[2], *sys.argv[1:]])"
 )
 
-pytestmark = pytest.mark.skipif(native._compiler() is None, reason="no C compiler here")
+pytestmark = pytest.mark.skipif(compiled._compiler() is None, reason="no C compiler here")
 
 
 @pytest.fixture
@@ -35,24 +34,24 @@ def cache(tmp_path, monkeypatch):
     """The folder of a user who has none yet; tmp is another."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(native, "FLAGS", ("-O0", *native.FLAGS[1:]))
+    monkeypatch.setattr(compiled, "FLAGS", ("-O0", *compiled.FLAGS[1:]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv(native.HANDED, "")
+    monkeypatch.setenv(compiled.HANDED, "")
     monkeypatch.delenv("FEDPN_KERNELS", raising=False)
     return tmp_path / "cache" / "fedpn" / "kernels"
 
 
 @pytest.fixture
-def compiled(monkeypatch):
+def builds(monkeypatch):
     """Where something was compiled, in turn."""
-    made, compiles = [], native._compile
-    monkeypatch.setattr(native, "_compile", lambda c, path: (made.append(path), compiles(c, path)))
+    made, build = [], compiled._compile
+    monkeypatch.setattr(compiled, "_compile", lambda c, path: (made.append(path), build(c, path)))
     return made
 
 
 def build():
     """As a process that starts does it."""
-    return native.build.__wrapped__()
+    return compiled.build("AVX2")
 
 
 def made(cache):
@@ -63,20 +62,20 @@ def made(cache):
 def test_every_function_that_is_called_is_looked_up():
     called = {
         name
-        for source in native.HERE.glob("*.py")
+        for source in compiled.HERE.glob("*.py")
         for name in re.findall(r"library\(\)\.(\w+)", source.read_text())
     }
-    assert called == set(native.SYMBOLS)
+    assert called == set(compiled.SYMBOLS)
 
 
-def test_the_folder_is_closed_and_the_second_start_only_reads(cache, compiled, monkeypatch):
+def test_the_folder_is_closed_and_the_second_start_only_reads(cache, builds, monkeypatch):
     assert build().library
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in cache.iterdir()} == {0}
     assert sorted(path.suffix for path in cache.iterdir()) == [".sha256", ".so"]
-    monkeypatch.setattr(native, "_try", lambda path: pytest.fail("tried again"))
+    monkeypatch.setattr(compiled, "_try", lambda path: pytest.fail("tried again"))
     assert build().story.endswith(".so")
-    assert len(compiled) == 1
+    assert len(builds) == 1
 
 
 def test_an_open_folder_of_ones_own_is_closed(cache):
@@ -119,7 +118,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("damage", "words"), DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_library_is_noticed_and_built_anew(damage, words, cache, compiled):
+def test_a_damaged_library_is_noticed_and_built_anew(damage, words, cache, builds):
     build()
     # A fresh copy: this process has the old one open, and would fall with it.
     path = made(cache)
@@ -128,18 +127,18 @@ def test_a_damaged_library_is_noticed_and_built_anew(damage, words, cache, compi
     again = build()
     assert again.library
     assert re.search(f"built anew, as the one there {words}", again.story)
-    assert len(compiled) == 2
+    assert len(builds) == 2
     assert build().story.endswith(".so")  # and now it is whole
-    assert len(compiled) == 2
+    assert len(builds) == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_library_of_another_user_is_replaced(cache, compiled):
+def test_a_library_of_another_user_is_replaced(cache, builds):
     build()
     os.chown(made(cache), 12345, -1)
     assert "as the one there belongs to the user 12345" in build().story
     assert made(cache).stat().st_uid == os.geteuid()
-    assert len(compiled) == 2
+    assert len(builds) == 2
 
 
 def _foreign(cache):
@@ -175,35 +174,35 @@ def _filled(cache):
         (_filled, r"takes no library \("),
     ],
 )
-def test_a_cache_that_is_not_ones_own_is_left_alone(harm, words, cache, compiled):
+def test_a_cache_that_is_not_ones_own_is_left_alone(harm, words, cache, builds):
     harm(cache)
     before = sorted(cache.rglob("*"))
-    compiled.clear()
+    builds.clear()
     found = build()
     assert found.library
     assert re.search(f"for this process and its children alone, as {cache} {words}", found.story)
     assert sorted(cache.rglob("*")) == before
-    private = compiled[-1]
+    private = builds[-1]
     assert private.is_relative_to(tempfile.gettempdir())
     assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
-    assert os.environ[native.HANDED] == str(private)
+    assert os.environ[compiled.HANDED] == str(private)
     again = build()  # as a child does
     assert f"{private}, which a parent process built" in again.story
-    assert compiled[-1] == private
+    assert builds[-1] == private
 
 
-def test_what_is_handed_on_is_checked_too(cache, compiled, tmp_path):
+def test_what_is_handed_on_is_checked_too(cache, builds, tmp_path):
     _unmakeable(cache)
     build()
-    handed = compiled[-1]
+    handed = builds[-1]
     handed.write_bytes((handed.read_bytes(), handed.unlink())[0][:5000])
     assert build().library
-    assert len(compiled) == 2
-    assert compiled[1].parent != handed.parent
+    assert len(builds) == 2
+    assert builds[1].parent != handed.parent
 
 
 def run(script, **environment):
-    command = [sys.executable, "-c", script, str(native.HERE / "native.py"), ALONE]
+    command = [sys.executable, "-c", script, str(compiled.HERE.parents[2]), ALONE]
     return subprocess.Popen(
         command, env=os.environ | environment, stdout=subprocess.PIPE, text=True
     )
@@ -213,7 +212,7 @@ def test_a_process_tree_without_a_cache_builds_once_and_leaves_nothing(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / "tmp").mkdir()
     places = {"XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path / "tmp")}
-    left = tmp_path / "tmp" / f"{native.PREFIX}{2**22 + 1}-x"  # beyond any process's number
+    left = tmp_path / "tmp" / f"{compiled.PREFIX}{2**22 + 1}-x"  # beyond any process's number
     left.mkdir(mode=0o700)
     process = run(CHILD, **places, HOME=str(tmp_path / "file"), FEDPN_KERNELS_BUILT="")
     parent, child = process.communicate(timeout=100)[0].splitlines()
@@ -226,7 +225,7 @@ def test_two_builders_at_once_both_end_with_a_good_library(cache, tmp_path):
     processes = [run(ALONE) for _ in range(2)]
     stories = [process.communicate(timeout=100)[0] for process in processes]
     assert all(story.startswith("native: ") for story in stories), stories
-    assert not native._fault(made(cache))
+    assert not compiled._fault(made(cache))
     assert sorted(path.suffix for path in cache.iterdir()) == [".sha256", ".so"]
 
 

@@ -1,0 +1,77 @@
+"""What MkDocs is told: pages that lie elsewhere or are generated, and links between all of them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from making import api, commands, methods, settings
+from making.links import ROOT, Places, find_links, place_of
+
+# Where the site has pages that lie elsewhere in the repository.
+ELSEWHERE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "vulnerabilities.md",
+    "benchmarks/README.md": "benchmarks.md",
+    "results/README.md": "results.md",
+    "docs/ledger.md": "paper/ledger.md",  # beside docs/ledger.html, which is one file as well
+}
+# Pages that are made of the code and of what was measured.
+GENERATED = {
+    "methods.md": methods.page,
+    "reference/api.md": api.page,
+    "reference/commands.md": commands.page,
+    "reference/settings.md": settings.page,
+}
+PICTURE = re.compile(r'<p><img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))" ?/?></p>')
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds pages from elsewhere, generated ones, and files that pages link to."""
+    for source, uri in ELSEWHERE.items():
+        files.append(File.generated(config, uri, content=(ROOT / source).read_text("utf-8")))
+    for uri, make in GENERATED.items():
+        files.append(File.generated(config, uri, content=make()))
+    known = {f"docs/{file.src_uri}": file.src_uri for file in files} | ELSEWHERE
+    linked = {
+        target
+        for page in files.documentation_pages()
+        for target in find_links(page.content_string, place_of(page.src_uri, ELSEWHERE))
+    }
+    for target in sorted(linked - known.keys()):
+        if (ROOT / target).is_file():
+            known[target] = f"files/{target}"
+            files.append(File.generated(config, known[target], abs_src_path=str(ROOT / target)))
+    config.extra["places"] = Places(known)
+    pages = [page.src_uri for page in files.documentation_pages()]
+    unplaced = [uri for uri in pages if repr(uri) not in repr(config.nav)]
+    if unplaced:  # a page that is new, until it has its place in mkdocs.yml
+        config.nav.append({"More": sorted(unplaced)})
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links as the repository has them -> links as the site has them."""
+    places: Places = config.extra["places"]
+    uri = page.file.src_uri
+    return places.rewrite(markdown, place_of(uri, ELSEWHERE), uri)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Pictures that we drew become part of the page, so that they follow its colours."""
+
+    def inline(found: re.Match[str]) -> str:
+        drawn = (Path(config.docs_dir) / "pictures" / found[3]).read_text("utf-8")
+        return f'<figure class="picture">{drawn}</figure>'
+
+    return PICTURE.sub(inline, html)
+
+
+def on_env(env: Any, config: MkDocsConfig, files: Files) -> Any:
+    """Nothing of ours is left for the theme to write out."""
+    config.extra.pop("places", None)
+    return env

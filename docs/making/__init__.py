@@ -1,0 +1,1 @@
+"""Makes the pages that are not written by hand."""

@@ -1,0 +1,88 @@
+"""The uploads of a turn at the border: each by itself, then each beside those of the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedpn.core.trees import Slots, map_slots
+from fedpn.federated import plausible
+from fedpn.federated.gather import Gatherer
+from fedpn.federated.phase import Phase
+from fedpn.flower.app.roster import LONGEST, Reply
+from fedpn.flower.app.uploads import Refused, form_of, most_common, read_upload
+
+ABSURD = 1e30  # of a loss
+TOO_LARGE = "uploaded what cannot be beside what the others did: it is far larger"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is known of a turn when its uploads come."""
+
+    phase: Phase
+    sent: Slots
+    rows: Mapping[int, int]  # that each node told at first
+    gatherer: Gatherer
+
+    def read(
+        self, replies: Mapping[int, Reply], form: Slots | None
+    ) -> tuple[dict[int, Slots], dict[int, str]]:
+        """The uploads that count, and why others do not.
+
+        Of sums nobody knows the form beforehand: that of most is held to.
+        """
+        if form is None:
+            form = most_common(form_of(reply.content) for reply in replies.values())
+        uploads: dict[int, Slots] = {}
+        refused: dict[int, str] = {}
+        for number, reply in replies.items():
+            try:
+                uploads[number] = self._upload(reply, form, self.rows[number])
+            except Refused as error:
+                refused[number] = str(error)
+        weights = {number: replies[number].report.weight for number in uploads}
+        for number in self._absurd(uploads, weights):
+            del uploads[number]
+            refused[number] = TOO_LARGE
+        return uploads, refused
+
+    def _upload(self, reply: Reply, form: Slots | None, rows: int) -> Slots:
+        """A node's upload, or why it does not count."""
+        report = reply.report
+        if report.error:
+            raise Refused(f"failed: {report.error[:LONGEST]}")
+        upload = read_upload(reply.content, form)
+        weight = 1.0 if self.phase.remembers else report.weight
+        if not plausible.may_weigh(weight, rows):
+            raise Refused(f"uploaded what cannot be: its weight is {weight}")
+        objection = self.gatherer.objection(self.sent, upload)
+        if not objection:
+            # What enters the sum is what counts.
+            summed = upload if weight == 1 else map_slots(lambda t: t * weight, upload)
+            try:
+                objection = self.phase.objection(summed, rows)
+            except (KeyError, IndexError, RuntimeError, ValueError) as error:
+                objection = f"it has not the parts that it must ({type(error).__name__})"
+        if not objection and not abs(report.loss) < ABSURD:
+            objection = "its loss is none"
+        if objection:
+            raise Refused(f"uploaded what cannot be: {objection}")
+        return upload
+
+    def _absurd(self, uploads: Mapping[int, Slots], weights: Mapping[int, float]) -> set[int]:
+        """Whose upload is far larger than those of the others; other rules than the mean bound what
+        one can do by themselves."""
+        phase = self.phase
+        if phase.is_move and self.gatherer.rule.rule != "mean":
+            return set()
+        numbers = list(uploads)
+        found: set[int] = set()
+        for role in next(iter(uploads.values()), {}):
+            if phase.is_move:
+                lengths = [plausible.moved(self.sent, uploads[n], role) for n in numbers]
+                factor, floor = plausible.FACTOR, plausible.length(self.sent.get(role, {}))
+            else:
+                sizes = {n: weights[n] * plausible.length(uploads[n][role]) for n in numbers}
+                lengths = [size / self.rows[n] for n, size in sizes.items()]
+                factor, floor = phase.reach, 0.0
+            found |= {numbers[place] for place in plausible.outsized(lengths, factor, floor)}
+        return found

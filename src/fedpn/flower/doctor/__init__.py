@@ -1,0 +1,1 @@
+"""What may be wrong with a machine of a federation, looked at one thing after the other."""
