@@ -1,8 +1,8 @@
-"""Flower's ClientApp: a new process for every message, so all is imported when it is needed."""
+"""Flower's ClientApp, called by a node's worker; what is heavy is imported when it is needed."""
 
 from collections.abc import Callable
 
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 app = ClientApp()
@@ -12,6 +12,12 @@ MASKS = "secaggplus_configs"  # Flower's record in a message that plays the prot
 @app.query("introduce")
 def introduce(message: Message, context: Context) -> Message:
     return _answer(message, context, "introduce")
+
+
+@app.query("alive")
+def alive(message: Message, context: Context) -> Message:
+    """Tells nothing but that all that was asked before is answered, or lost."""
+    return Message(RecordDict(), reply_to=message)
 
 
 def secure(message: Message, context: Context, call: Callable[..., Message]) -> Message:

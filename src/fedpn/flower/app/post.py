@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flwr.app import Message
+from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from fedpn.flower.app.lost import UNREADABLE, Doubts
 from fedpn.flower.weigh import weigh
 
+LOST = Error(ErrorCode.NODE_UNAVAILABLE, "it was started anew, and lost what it was asked")
 PAUSE = 0.3  # seconds between two looks for replies; Flower's own would be 3
 
 
@@ -29,30 +32,37 @@ class Post(Grid):
         for message in messages:
             self.sent[message.metadata.dst_node_id] += weigh(message.content)
         began = time.monotonic()
-        waiting = set(filter(None, self.grid.push_messages(messages)))
-        replies: list[Message] = []
+        numbers = self.grid.push_messages(messages)
+        # Of messages that are too large Flower returns no numbers at all.
+        waiting = {number: m for number, m in zip(numbers, messages, strict=False) if number}
+        doubts, replies = Doubts(self.grid), list[Message]()
         while waiting:
+            # Whoever is there now has answered before, if ever; so this is asked first.
+            there = doubts.answered(m.metadata.dst_node_id for m in waiting.values())
             for reply in self._pull(waiting):
-                waiting.discard(reply.metadata.reply_to_message_id)
+                waiting.pop(reply.metadata.reply_to_message_id, None)
                 self._note(reply, time.monotonic() - began)
                 replies.append(reply)
+            for number, message in list(waiting.items()):
+                if message.metadata.dst_node_id in there:
+                    replies.append(Message(LOST, reply_to=waiting.pop(number)))
             if not waiting or (seconds is not None and time.monotonic() - began > seconds):
                 break
             time.sleep(PAUSE)
         return replies
 
-    def _pull(self, waiting: set[str]) -> list[Message]:
+    def _pull(self, waiting: dict[str, Message]) -> list[Message]:
         """What has come; a reply that cannot even be unpacked costs itself, and no other."""
         try:
             return list(self.grid.pull_messages(set(waiting)))
-        except (ValueError, TypeError, KeyError, IndexError):
+        except UNREADABLE:
             pass
         replies: list[Message] = []
         for number in sorted(waiting):
             try:
                 replies += self.grid.pull_messages({number})
-            except (ValueError, TypeError, KeyError, IndexError):
-                waiting.discard(number)
+            except UNREADABLE:
+                waiting.pop(number)
         return replies
 
     def _note(self, reply: Message, seconds: float) -> None:

@@ -14,8 +14,10 @@ from fedpn.flower.status import FILE, Warnings, write_status
 
 WORDS = {
     "query.introduce": "told its name and the form of its data",
+    "query.alive": "told that it is here",
     "train.personalise": "made its own model",
 }
+NOTHING = {"received": 0, "sent": 0}  # bytes
 
 
 @dataclass
@@ -27,7 +29,7 @@ class Diary:
     started: float = field(default_factory=time.time)
     answered: int = 0
     refused: int = 0
-    last: dict[str, Any] = field(default_factory=dict)  # of the run in hand
+    last: dict[str, Any] = field(default_factory=lambda: dict(NOTHING))  # of the run in hand
     warnings: Warnings = field(default_factory=Warnings)
 
     def say(self, text: str) -> None:
@@ -60,7 +62,7 @@ class Diary:
         order = dict(content.config_records.get("order", {}))
         run = str(order.get("run", "")) or self.last.get("run")
         if run != self.last.get("run"):
-            self.last = {"received": 0, "sent": 0}
+            self.last = dict(NOTHING)
         rounds = _rounds(order.get("config"))
         self.last |= {"run": run, "rounds": rounds or self.last.get("rounds")}
         if order.get("phase"):
@@ -98,11 +100,12 @@ class Diary:
         return f"{phase!r}" if kind.startswith("train") and phase else kind
 
     def _sentence(self, kind: str, report: dict[str, Any], sent: int, seconds: float) -> str:
-        run = str(self.last.get("run", ""))[:8]
+        run = str(self.last.get("run") or "")[:8]
         words = WORDS.get(kind, f"{self._what(kind)} is done")
         loss = report.get("loss")
         told = f", loss {loss:.4f}" if kind == "train" and isinstance(loss, float) else ""
-        return f"run {run}: {words}{told}, {seconds:.1f} s, {size(sent)} sent"
+        whose = f"run {run}: " if run else ""
+        return f"{whose}{words}{told}, {seconds:.1f} s, {size(sent)} sent"
 
 
 def size(count: int) -> str:
