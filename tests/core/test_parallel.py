@@ -21,7 +21,7 @@ def two_threads():
 
 
 def test_parts_are_played_at_once_and_told_in_order(two_threads):
-    meet = threading.Barrier(2, timeout=10)  # broken unless both are under way
+    meet = threading.Barrier(2, timeout=120)  # broken unless both are under way
 
     def play(part):
         meet.wait()

@@ -22,7 +22,7 @@ def calls(script, where):
         cwd=where,
         capture_output=True,
         check=False,
-        timeout=30,
+        timeout=120,
     )
     assert told.returncode == 0, f"bash does not understand it: {told.stderr.decode()}"
     texts = told.stdout.decode().split("\x1e")[:-1]

@@ -231,7 +231,7 @@ def test_what_a_page_says_can_be_done(page, tmp_path, monkeypatch, kept, sets, c
     finally:
         if reader.served is not None:
             reader.served[0].terminate()
-            reader.served[0].wait(30)
+            reader.served[0].wait(120)
         for name in set(sys.modules) - before:  # a page's own files
             if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]

@@ -440,7 +440,7 @@ def test_an_address_says_how_it_is_spoken_to(made):
 def _listening(answer, context=None):
     """A server that gives every caller the same answer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(10)
+        server.settimeout(120)
 
         def serve():
             with contextlib.suppress(OSError):
@@ -462,7 +462,7 @@ def test_a_node_waits_for_its_superlink_until_asked_to_end(alone):
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as node:
         assert "Connection refused; waiting for it" in node.stderr.readline()
         node.terminate()
-        assert node.wait(30) == 0
+        assert node.wait(120) == 0
 
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
@@ -692,7 +692,7 @@ def test_a_program_ends_with_whoever_started_it(tmp_path):
         mark = starter.stdout.readline().strip()
         assert len(marked(mark)) == 1
         starter.kill()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while marked(mark) and time.monotonic() < until:
         time.sleep(0.05)
     assert not marked(mark)

@@ -174,7 +174,7 @@ def play(place: Path) -> dict[str, Any]:
         ending = [child for child in deployment.children if child.alive]
         for child in ending:
             child.ask_to_end()
-        seen["ended"] = {child.name: child.process.wait(60) for child in ending}
+        seen["ended"] = {child.name: child.process.wait(180) for child in ending}
         seen["left"] = {child.name: child.family() for child in deployment.children}
     return seen
 

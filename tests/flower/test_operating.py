@@ -172,7 +172,7 @@ def test_a_real_superlink_bars_a_node_and_takes_its_new_key(tmp_path, capsys):
         assert "ok    clock        is that of the SuperLink" in capsys.readouterr().out
         assert main(["flower", "stop", *connection]) == 2
         link.process.send_signal(signal.SIGINT)
-        assert link.process.wait(60) == 0
+        assert link.process.wait(180) == 0
         assert not link.family()
     assert "Traceback" not in link.tail(1000)
 

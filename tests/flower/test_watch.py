@@ -242,7 +242,7 @@ def test_prometheus_reads_the_metrics(places):
 
 def ask(page, path="/status.json", method="GET", headers=None, host="127.0.0.1"):
     address = page.address.split("/")[2]
-    connection = http.client.HTTPConnection(address, timeout=10)
+    connection = http.client.HTTPConnection(address, timeout=120)
     connection.putrequest(method, path, skip_host=True)
     for name, value in {"Host": host, **(headers or {})}.items():
         if value is not None:
@@ -311,7 +311,7 @@ def test_the_page_shows_what_is_new(places):
     with serve_page([places / "a"], 0) as page:
         assert json.loads(ask(page)[1])["runs"][0]["round"] == 3
         statuses.write(places / "a", statuses.going(round=4))
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while json.loads(ask(page)[1])["runs"][0]["round"] != 4:
             assert time.monotonic() < until
             time.sleep(0.1)
@@ -342,7 +342,7 @@ def test_it_is_watched_until_ctrl_c(words, places, interruptible):
         first = watch.stdout.readline()
         if "--page" in words:
             address = first.split()[0]
-            connection = http.client.HTTPConnection(address.split("/")[2], timeout=10)
+            connection = http.client.HTTPConnection(address.split("/")[2], timeout=120)
             connection.request("GET", "/metrics")
             assert b"fedpn_run_round" in connection.getresponse().read()
             connection.close()
@@ -353,5 +353,5 @@ def test_it_is_watched_until_ctrl_c(words, places, interruptible):
                 first = watch.stdout.readline()
                 assert first
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(60) == 0
+        assert watch.wait(120) == 0
         assert watch.stderr.read() == ""

@@ -215,7 +215,7 @@ def test_a_process_tree_without_a_cache_builds_once_and_leaves_nothing(tmp_path)
     left = tmp_path / "tmp" / f"{compiled.PREFIX}{2**22 + 1}-x"  # beyond any process's number
     left.mkdir(mode=0o700)
     process = run(CHILD, **places, HOME=str(tmp_path / "file"), FEDPN_KERNELS_BUILT="")
-    parent, child = process.communicate(timeout=100)[0].splitlines()
+    parent, child = process.communicate(timeout=300)[0].splitlines()
     assert parent.startswith("native: ") and "for this process and its children alone" in parent
     assert child.startswith("native: ") and "which a parent process built" in child
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -223,7 +223,7 @@ def test_a_process_tree_without_a_cache_builds_once_and_leaves_nothing(tmp_path)
 
 def test_two_builders_at_once_both_end_with_a_good_library(cache, tmp_path):
     processes = [run(ALONE) for _ in range(2)]
-    stories = [process.communicate(timeout=100)[0] for process in processes]
+    stories = [process.communicate(timeout=300)[0] for process in processes]
     assert all(story.startswith("native: ") for story in stories), stories
     assert not compiled._fault(made(cache))
     assert sorted(path.suffix for path in cache.iterdir()) == [".sha256", ".so"]

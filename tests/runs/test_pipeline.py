@@ -316,7 +316,7 @@ def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(number, tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "finishing the round" in said
     assert f"fedpn run --resume --out {out}" in said
