@@ -8,7 +8,8 @@ All sides train by plain SGD, from the same rows, first weights and batches. For
 file has the accuracy on own rows of the personal and the global model (`accuracy`) and the largest
 difference of two weights (`apart`) after all rounds. That difference grows from rounding alone, so
 each side is also asked in double precision, for a few short rounds (`exact`): what is left there is
-a difference of code, and `differs` names it. `without` is the same once it is taken away.
+a difference of code, and `differs` names it. Once it is taken away, `without` is what `exact` was
+and `agreed` the accuracy of both sides after all rounds.
 """
 
 import argparse
@@ -68,19 +69,25 @@ def exact(method: str, budget: Tree, play: Player, checkout: Path, peer: Peer) -
     with doubled():
         config = settings(method, budget | SHORT)
         setup = prepare(config)
-        found: Tree = {"exact": _apart(config, setup, play, checkout, method, False)}
+        theirs = play(checkout, method, config, setup, False)
+        found: Tree = {"exact": apart(play_ours(config, setup), theirs)}
         if peer.differs:
-            config = settings(method, budget | SHORT, peer.ours)
-            setup = evened(setup) if peer.even else setup
-            mend = peer.mend or bool(peer.ours)
-            found["without"] = _apart(config, setup, play, checkout, method, mend)
+            found["without"] = apart(*alike(method, budget | SHORT, play, checkout, peer))
     return found
 
 
-def _apart(
-    config: Config, setup: Setup, play: Player, checkout: Path, method: str, mend: bool
-) -> Tree:
-    return apart(play_ours(config, setup), play(checkout, method, config, setup, mend))
+def alike(method: str, budget: Tree, play: Player, checkout: Path, peer: Peer) -> tuple[Side, Side]:
+    """Both sides, ours first, with nothing that differs."""
+    config = settings(method, budget, peer.ours)
+    setup = evened(prepare(config)) if peer.even else prepare(config)
+    mend = peer.mend or bool(peer.ours)
+    return play_ours(config, setup), play(checkout, method, config, setup, mend)
+
+
+def agreed(method: str, budget: Tree, play: Player, checkout: Path, peer: Peer) -> Tree:
+    """Accuracy of both sides with nothing that differs."""
+    ours, theirs = alike(method, budget, play, checkout, peer)
+    return {"ours": _rounded(ours), "theirs": _rounded(theirs)}
 
 
 def compare(method: str, budget: Tree, checkouts: dict[str, Path]) -> Tree:
@@ -127,9 +134,16 @@ def main() -> None:
         results = store.read_json(asked.out)  # goes on where it ended
     for method in asked.methods.split(","):
         if method not in results["methods"]:
-            results["methods"][method] = found = compare(method, budget, checkouts)
+            results["methods"][method] = compare(method, budget, checkouts)
             store.write_json(asked.out, results)
-            print(method, found, flush=True)
+        found = results["methods"][method]
+        for name, checkout in checkouts.items():
+            peer = getattr(METHODS[method], name)
+            if peer.differs and "agreed" not in found[name]:
+                told = agreed(method, budget, DRIVERS[name], checkout, peer)
+                found[name]["agreed"] = told
+                store.write_json(asked.out, results)
+        print(method, found, flush=True)
 
 
 if __name__ == "__main__":

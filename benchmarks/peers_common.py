@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from peers_methods import WHOLE
+from peers_methods import WHOLE, Deal
 from torch import Tensor, nn
 
 from fedpn.data.dataset import Array
@@ -45,7 +45,7 @@ class Feed:
         self.plan, self.deal, self.passed = torch.empty(0), WHOLE, 0
         self.pieces = pieces  # of each batch, where theirs takes several a step
 
-    def begin(self, plan: Array, deal: tuple[float, ...] = WHOLE) -> None:
+    def begin(self, plan: Array, deal: Deal = WHOLE) -> None:
         self.plan, self.deal, self.passed = torch.from_numpy(plan), deal, 0
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Plans:
     rounds: Train
     adapt: Adapt
 
-    def begin(self, feeds: list[Feed], number: int, deal: tuple[float, ...]) -> None:
+    def begin(self, feeds: list[Feed], number: int, deal: Deal) -> None:
         for feed in feeds:
             feed.begin(self.rounds.plan(feed.rows, feed.client, number), deal)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from peers_common import Feed, Side, accuracy, halves, named, plans_of
-from peers_methods import METHODS, RATE, Tree
+from peers_methods import METHODS, RATE, Peer, Tree
 from torch import Tensor, nn
 
 from fedpn.federated.site import Setup
@@ -26,7 +26,6 @@ from fedpn.runs.config import Config
 
 MODELS: Tree = {}
 DATASETS: Tree = {}
-FOLDER = tempfile.TemporaryDirectory()  # where FL-bench looks for its files
 NAME = "ours"
 
 
@@ -96,7 +95,7 @@ def stand_in(checkout: Path) -> None:
         return
     sys.path.insert(0, str(checkout))
     space = types.SimpleNamespace
-    runtime = space(runtime=space(output_dir=FOLDER.name))
+    runtime = space(runtime=space(output_dir="none"))
     tools = {
         "evaluate_model": None,
         "fix_random_seed": lambda seed, use_cuda: random.seed(seed),
@@ -106,7 +105,7 @@ def stand_in(checkout: Path) -> None:
     constants = {
         "DATA_MEAN": {},
         "DATA_STD": {},
-        "FLBENCH_ROOT": Path(FOLDER.name),
+        "FLBENCH_ROOT": Path(),
         "LR_SCHEDULERS": {},
         "MODE": space(SERIAL="serial", PARALLEL="parallel"),
         "OPTIMIZERS": {"sgd": torch.optim.SGD},
@@ -135,7 +134,7 @@ def stand_in(checkout: Path) -> None:
         vars(module).update(entries)
 
 
-def write_rows(setup: Setup) -> None:
+def write_rows(setup: Setup, root: Path) -> None:
     """The rows of clients, where and as FL-bench reads them."""
     clients = list(range(setup.federation.clients))
     rows = [
@@ -143,8 +142,8 @@ def write_rows(setup: Setup) -> None:
         for train, test in zip(setup.federation.train, setup.federation.test, strict=True)
     ]
     groups = {"train": clients, "val": [], "test": clients, "total": len(clients)}
-    folder = Path(FOLDER.name) / "data" / NAME
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = root / "data" / NAME
+    folder.mkdir(parents=True)
     (folder / "args.json").write_text(json.dumps({}), encoding="utf-8")
     content = pickle.dumps({"separation": groups, "data_indices": rows})
     (folder / "partition.pkl").write_bytes(content)
@@ -156,7 +155,7 @@ def arguments(method: str, config: Config, own: Tree) -> Options:
     epochs = {"scaffold": config.train.steps, "fedrep": 2}.get(method, 1)
     no = {"train": False, "val": False, "test": False, "interval": 0}
     test = {"client": no | {"finetune_epoch": 1}, "server": no | {"model_in_train_mode": False}}
-    off = ("use_cuda", "save_log", "save_learning_curve_plot", "save_metrics", "save_model")
+    off = ["use_cuda", "save_log", "save_learning_curve_plot", "save_metrics", "save_model"]
     off += ("client_side_evaluation", "straggler_ratio", "straggler_min_local_epoch", "seed")
     budget = {"global_epoch": config.rounds, "local_epoch": epochs, "join_ratio": 1.0}
     common = dict.fromkeys(off, 0) | budget | {"batch_size": config.train.batch, "test": test}
@@ -175,17 +174,26 @@ def arguments(method: str, config: Config, own: Tree) -> Options:
     )
 
 
+def build(peer: Peer, options: Options, setup: Setup) -> Any:
+    """Their server with its one worker."""
+    MODELS[NAME] = lambda dataset, pretrained: Decoupled(setup)
+    DATASETS[NAME] = lambda **options: Rows(range(len(setup.data.y)))
+    base = importlib.import_module("src.server.fedavg")
+    module = importlib.import_module(f"src.server.{peer.module}")
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(setup, Path(folder))
+        vars(base)["FLBENCH_ROOT"] = Path(folder)
+        server = getattr(module, peer.name)(options)
+    server.train_progress_bar = range(options.common.global_epoch)  # without the bar
+    return server
+
+
 def play_theirs(checkout: Path, method: str, config: Config, setup: Setup, mend: bool) -> Side:
     """Lets their server train, then their clients personalise as they do when tested."""
     stand_in(checkout)
-    write_rows(setup)
-    MODELS[NAME] = lambda dataset, pretrained: Decoupled(setup)
-    DATASETS[NAME] = lambda **options: Rows(range(len(setup.data.y)))
     peer, plans = METHODS[method].flbench, plans_of(config)
     own = peer.options | ({"mu": 0.0} if method == "pfedme" and mend else {})
-    module = importlib.import_module(f"src.server.{peer.module}")
-    server = getattr(module, peer.name)(arguments(method, config, own))
-    server.train_progress_bar = range(config.rounds)  # without the bar
+    server = build(peer, arguments(method, config, own), setup)
     worker, clients = server.trainer.worker, range(setup.federation.clients)
     assert all(group["lr"] == RATE for group in worker.optimizer.param_groups)
     pieces = 2 if method == "perfedavg" else 1  # which takes two batches a step
@@ -226,10 +234,12 @@ def judged(method: str, server: Any, own: list[Any], setup: Setup, mend: bool) -
     """Accuracy of their models on the clients' own test rows."""
     common = Decoupled(setup)
     common.load_state_dict(server.public_model_params, strict=False)
+    if method == "apfl" and mend:  # ours, made alike, predicts by the own model alone
+        own = [model.local_model for model in own]
     found = {"personal": accuracy(own, setup)} if own else {}
     if method != "fedrep":
         found["global"] = accuracy([common] * setup.federation.clients, setup)
-    if method == "apfl":  # a mixture of outputs has no weights; ours made alike has the own ones
-        own = [model.local_model for model in own] if mend else []
+    if method == "apfl" and not mend:
+        own = []  # a mixture of outputs has no weights
     head = common.classifier if method != "fedrep" else None
     return Side(found, named(common.base, head), [named(m.base, m.classifier) for m in own])

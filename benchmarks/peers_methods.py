@@ -5,7 +5,9 @@ from typing import Any
 
 Tree = dict[str, Any]
 RATE = 0.01
-WHOLE, HALVES = (0.0, 1.0), (0.0, 0.5, 1.0)
+Deal = tuple[float, ...]  # where the parts of a round's batches begin and end
+WHOLE: Deal = (0.0, 1.0)
+HALVES: Deal = (0.0, 0.5, 1.0)
 EVENLY = "theirs weighs clients evenly, ours by their rows"
 DECAY = "theirs has a weight decay of 0.001 in the inner steps"
 
@@ -21,7 +23,7 @@ class Peer:
     module: str
     name: str
     options: Tree = field(default_factory=dict)
-    deal: tuple[float, ...] = WHOLE  # which parts of a round's batches each pass takes
+    deal: Deal = WHOLE  # of which each pass takes a part
     differs: str = ""
     even: bool = False
     mend: bool = False

@@ -63,9 +63,9 @@ def arguments(method: str, config: Config, setup: Setup, own: Tree) -> argparse.
     sizes |= {"batch_size": config.train.batch // (2 if half else 1)}
     rates = {"local_learning_rate": RATE, "server_learning_rate": 1.0, "learning_rate_decay": False}
     rates |= {"learning_rate_decay_gamma": 1.0, "momentum": 0.0}
-    off = ("random_join_ratio", "time_select", "auto_break", "client_drop_rate", "train_slow_rate")
+    off = ["random_join_ratio", "time_select", "auto_break", "client_drop_rate", "train_slow_rate"]
     off += ("send_slow_rate", "dlg_eval", "num_new_clients", "fine_tuning_epoch_new", "privacy")
-    rest = {"dlg_gap": 1, "batch_num_per_client": 1, "dp_sigma": 0.0, "top_cnt": 100}
+    rest: Tree = {"dlg_gap": 1, "batch_num_per_client": 1, "dp_sigma": 0.0, "top_cnt": 100}
     rest |= {"eval_gap": 1, "time_threthold": 1e9, "goal": "test", "save_folder_name": "none"}
     about = {"algorithm": method, "dataset": setup.dataset.name, "device": "cpu"}
     model = {"model": Halved(setup)}
@@ -128,7 +128,7 @@ def play_theirs(checkout: Path, method: str, config: Config, setup: Setup, mend:
     return judged(method, server, last, setup)
 
 
-def judged(method: str, server: Any, last: list[nn.Module], setup: Setup) -> Side:
+def judged(method: str, server: Any, last: list[Any], setup: Setup) -> Side:
     """Accuracy of their models on the clients' own test rows."""
     found = {}
     own = [getattr(client, "model_per", client.model) for client in server.clients]
