@@ -18,7 +18,7 @@ core
 
 INSIDE = {
     "cli": "main / commands · version · welcome / console · overall · shells / grammar",
-    "flower": "doctor · worker / app · deploy / watch / status · weigh",
+    "flower": "doctor · worker / app · deploy / watch / place · status · weigh",
     "service": """
         app / routes / state / worker / drift · explain · guard · library · samples /
         counters · decisions · decode ·

@@ -59,11 +59,6 @@ SMALL = {
 }
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
-
-
 def settings(algorithm="fedpn", *layers):
     return resolve([SMALL | {"algorithm": algorithm}, *layers])
 

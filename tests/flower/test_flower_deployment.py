@@ -126,14 +126,6 @@ class Deployment:
             child.stop()
 
 
-@pytest.fixture
-def interruptible():
-    """Of one who runs the tests in the background, children would not hear a Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_a_real_deployment(tmp_path, interruptible):
     """One test, because a federation that several share would be started by every worker."""
     (tmp_path / "config.toml").write_text(tomli_w.dumps(SETTINGS))

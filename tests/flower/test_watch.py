@@ -317,14 +317,6 @@ def test_the_page_shows_what_is_new(places):
             time.sleep(0.1)
 
 
-@pytest.fixture
-def interruptible():
-    """Of one who runs the tests in the background, children would not hear a Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("words", [["--page", "--port", "0"], ["--watch"]])
 def test_it_is_watched_until_ctrl_c(words, places, interruptible):
     command = [

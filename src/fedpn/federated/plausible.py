@@ -11,6 +11,7 @@ import torch
 
 from fedpn.core.trees import Params, Slots
 
+ABSURD = 1e12  # of a loss
 FACTOR = 10.0  # times as far as the others' median, and still believed
 
 

@@ -57,7 +57,7 @@ def _init(options: argparse.Namespace) -> None:
     from fedpn.core.settings import parse_setting
     from fedpn.core.store import write_text
     from fedpn.flower.deploy.launch import write_app
-    from fedpn.flower.deploy.place import fresh
+    from fedpn.flower.place import fresh
     from fedpn.runs.config import resolve
     from fedpn.runs.glossary import commented
 

@@ -200,7 +200,7 @@ def _demo_config(options: argparse.Namespace) -> "Config":
 def _demo(options: argparse.Namespace) -> int:
     from fedpn.flower.deploy.demo import Federation
     from fedpn.flower.deploy.launch import Order, write_app
-    from fedpn.flower.deploy.place import fresh
+    from fedpn.flower.place import fresh
 
     if options.nodes < 1 or options.rounds < 0:
         raise UserError("a demo has at least one node, and no fewer than no rounds")

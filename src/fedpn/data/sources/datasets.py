@@ -1,6 +1,7 @@
 """Named sets: a name -> pooled rows."""
 
 import difflib
+import functools
 import gzip
 import os
 import tempfile
@@ -143,14 +144,21 @@ def _whole(name: str, publisher: Publisher, arrays: dict[str, Array]) -> dict[st
 
 
 def _digits() -> Dataset:
-    """The 1797 digits that ship inside scikit-learn, 8×8 of 17 shades, scaled to 28×28."""
+    """The 1797 digits that ship inside scikit-learn, as a set that is the caller's own."""
+    images, labels = _scaled_digits()
+    return Dataset(BUILT_IN, images.copy(), labels.copy(), DIGITS)
+
+
+@functools.cache
+def _scaled_digits() -> tuple[Array, Array]:  # [N, 1, 28, 28], [N]
+    """8×8 pixels of 17 shades, scaled to 28×28: once, for that takes longer than much else."""
     from PIL import Image
 
     shades, labels = small_digits()
     pixels = np.clip(shades * 16, 0, 255).astype(np.uint8)
     size, method = (28, 28), Image.Resampling.BILINEAR
     images = np.stack([np.asarray(Image.fromarray(p).resize(size, method)) for p in pixels])
-    return Dataset(BUILT_IN, images[:, None], labels, DIGITS)
+    return images[:, None], labels
 
 
 def small_digits() -> tuple[Array, Array]:  # [N, 8, 8], [N]

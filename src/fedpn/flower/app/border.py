@@ -1,7 +1,6 @@
 """What nodes answer in the protocol of masks, looked at before Flower's own code uses it."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 from flwr.compat.common.recorddict_compat import recorddict_to_fitres
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
+from fedpn.federated.plausible import ABSURD
 from fedpn.flower.app.masks import MODULUS
 from fedpn.flower.app.post import Post
 
@@ -89,7 +89,7 @@ def _masked(reply: Message, nodes: set[int]) -> None:
     _require(bool(sound), "its vectors are no whole numbers")
     _require(all((v >= 0).all() and (v < MODULUS).all() for v in vectors), "its vectors are beyond")
     metrics = recorddict_to_fitres(reply.content, True).metrics
-    _require(math.isfinite(float(metrics["loss"])), "its loss is none")
+    _require(abs(float(metrics["loss"])) < ABSURD, "its loss is none")
     if "form" in metrics:
         json.loads(str(metrics["form"]))
 

@@ -17,6 +17,7 @@ from fedpn.federated.phase import on_device
 from fedpn.federated.site import Site
 from fedpn.flower.app.client_app import MASKS
 from fedpn.flower.app.noise import noised
+from fedpn.flower.app.own import own_seed
 from fedpn.flower.app.records import Report, pack_report, unpack
 from fedpn.flower.app.told import Told
 from fedpn.flower.app.visit import Visit, begin
@@ -78,7 +79,7 @@ def play(visit: Visit, server: Slots) -> RecordDict:
             f"this node adds noise to what it sends, and has none for {phase.name!r}: it takes "
             "part in runs with aggregation.rule=private, on pictures"
         )
-    visit.check_question(phase, server)
+    mark = visit.check_question(phase, server)
     setup = visit.setup()
     server = on_device(server, setup.device)
     memory: Slots = {}
@@ -92,15 +93,18 @@ def play(visit: Visit, server: Slots) -> RecordDict:
         visit.state.save(order.round + 1, reply.memory, order.base)
     statistics = reply.statistics
     if policy.noise:
-        statistics = noised(server, statistics, policy.clip, policy.noise)
+        seed = own_seed(visit.state.home, f"noise of {order.run}, {mark}, {order.base}")
+        statistics = noised(server, statistics, policy.clip, policy.noise, seed)
     if visit.masked:
-        from fedpn.flower.app.secure import maskable, maskable_sums
+        from fedpn.flower.app.secure import maskable, maskable_sums, noted
 
         if not phase.is_move:
             sums = map_slots(lambda t: t.double() * reply.weight, statistics)
-            return maskable_sums(flatten(sums), reply.weight, phase.wide)
-        moved = {r: zip_with(torch.sub, p, server[r]) for r, p in statistics.items()}
-        return maskable(flatten(moved), len(share.rows), reply.loss)
+            told = maskable_sums(flatten(sums), reply.weight, phase.wide)
+        else:
+            moved = {r: zip_with(torch.sub, p, server[r]) for r, p in statistics.items()}
+            told = maskable(flatten(moved), len(share.rows), reply.loss)
+        return noted(told, visit.state.place, mark)
     report = Report(share.name, loss=reply.loss, weight=float(reply.weight))
     return pack_report(report, statistics)
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-UNREADABLE = (ValueError, TypeError, KeyError, IndexError)  # what a reply may raise when unpacked
+from fedpn.flower.app.pulling import pull
+
 ALIVE = "query.alive"
 DOUBT = 30.0  # seconds of silence until the first such question; then twice as many, and so on
 
@@ -33,14 +34,10 @@ class Doubts:
         return there
 
     def _pull(self) -> list[str]:
-        if not self.asked:
-            return []
-        try:
-            replies = list(self.grid.pull_messages(set(self.asked)))
-        except UNREADABLE:  # no answer, whoever sent it; they are asked again
-            self.asked = {}
-            return []
-        return [r.metadata.reply_to_message_id for r in replies if not r.has_error()]
+        found = pull(self.grid, self.asked)
+        for number in found.broken:  # no answer; it is asked again
+            del self.asked[number]
+        return [r.metadata.reply_to_message_id for r in found.replies if not r.has_error()]
 
     def _ask(self, nodes: list[int]) -> None:
         questions = [Message(RecordDict(), dst_node_id=n, message_type=ALIVE) for n in nodes]

@@ -22,12 +22,13 @@ from fedpn.federated.listener import Listener
 from fedpn.federated.phase import Phase
 from fedpn.federated.site import Network
 from fedpn.flower.app.costs import Costs
+from fedpn.flower.app.figures import hold_to_most, read_figures
 from fedpn.flower.app.reading import Reading
 from fedpn.flower.app.records import PERSONALISE, SUM, TRAIN, Agreed, pack_order, write_agreed
 from fedpn.flower.app.roster import Reply, Roster
 from fedpn.flower.app.standing import read_nodes
 from fedpn.flower.app.terms import Terms
-from fedpn.flower.app.uploads import Refused, read_figures
+from fedpn.flower.app.uploads import Refused
 
 FIRST = 3.0  # times a model's own length that a first masked move may be
 TRIES = 3  # times that a node is asked for its sums, or to make its own model
@@ -207,6 +208,8 @@ class Messages:
                 except Refused as error:
                     failed[name] = str(error)
             listener.progress("personalise", len(figures), len(self.names))
+        failed |= hold_to_most(figures, self.terms.config)
+        figures = {name: told for name, told in figures.items() if name not in failed}
         for name in self.names:
             if name not in figures:
                 why = failed.get(name, "it is away")

@@ -1,7 +1,5 @@
 """Noise that a node adds itself: whoever gets its uploads learns little of all its rows."""
 
-import secrets
-
 import torch
 
 from fedpn.core.errors import UserError
@@ -9,8 +7,11 @@ from fedpn.core.trees import Slots
 from fedpn.federated.aggregation import norms
 
 
-def noised(sent: Slots, upload: Slots, clip: float, noise: float) -> Slots:
+def noised(sent: Slots, upload: Slots, clip: float, noise: float, seed: int) -> Slots:
     """An upload whose move is cut to a length, with Gaussian noise of `noise · clip` on it.
+
+    The seed is the node's own secret, and that of one upload: who asks the same again gets the
+    same, for the mean of many draws would have no noise.
 
     Other rows could change the cut move by up to twice the clip, so that this is a Gaussian
     mechanism with a noise multiplier of noise / 2, for the node with all its rows.
@@ -21,7 +22,7 @@ def noised(sent: Slots, upload: Slots, clip: float, noise: float) -> Slots:
     moves = {n: upload["model"][n] - sent["model"][n] for n in floats}
     length = float(norms({"model": {n: t[None] for n, t in moves.items()}}))
     scale = min(1.0, clip / max(length, 1e-30))
-    generator = torch.Generator().manual_seed(secrets.randbits(63))
+    generator = torch.Generator().manual_seed(seed)
     model = dict(upload["model"])
     for name in sorted(floats):
         drawn = torch.randn(moves[name].shape, generator=generator, dtype=torch.float64)

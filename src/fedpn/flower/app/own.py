@@ -9,6 +9,7 @@ import hashlib
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten
 from fedpn.flower.app.policy import Policy
 from fedpn.flower.app.told import Told
+from fedpn.flower.place import write_whole
 
-SECRET, DIARY = "secret", "asked.json"
+SECRET, DIARY, SETTINGS, OPENED = "secret", "asked.json", "settings.json", "opened.json"
+FREE = ("rounds", "clients", "engine", "faults")  # settings that may change within a run
+LENGTH = 32  # bytes of the secret
 DAY = 86_400.0
 OTHERWISE = 3  # questions of one kind in one run, where a server that was killed goes on
 SLACK = 10  # rounds that are played again in such a case
@@ -29,12 +33,11 @@ def own_seed(state: Path, purpose: str) -> int:
     path = state / SECRET
     if not path.exists():
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = path.with_name(f".{SECRET}")
-        draft.unlink(missing_ok=True)
-        draft.touch(mode=0o600)
-        draft.write_bytes(secrets.token_bytes(32))
-        draft.replace(path)
-    digest = hashlib.sha256(path.read_bytes() + purpose.encode()).digest()
+        write_whole(path, secrets.token_bytes(LENGTH), 0o600)
+    secret = path.read_bytes()
+    if len(secret) != LENGTH:
+        raise UserError(f"{path} is damaged: it must hold {LENGTH} bytes; restore it from a backup")
+    digest = hashlib.sha256(secret + purpose.encode()).digest()
     return int.from_bytes(digest[:8]) >> 1
 
 
@@ -72,6 +75,32 @@ class Asked:
         except (OSError, ValueError, KeyError, AssertionError, TypeError):
             raise UserError(f"{self.path} is damaged; take it away") from None
         return kept
+
+
+def refuse_other_settings(place: Path, config: str) -> None:
+    """A run is held to the settings that it began with: others would be other questions.
+
+    It may get more rounds or fewer, and other clients, where it goes on after a stop; how this
+    machine works is no server's affair.
+    """
+    path, tree = place / SETTINGS, json.loads(config)
+    kept = {key: value for key, value in tree.items() if key not in FREE}
+    text = json.dumps(kept, sort_keys=True)
+    if not path.exists():
+        store.write_text(path, text)
+    elif path.read_text(encoding="utf-8") != text:
+        raise Told("this run's settings are not those that it began with")
+
+
+def refuse_other_company(place: Path, mark: str, nodes: Sequence[int]) -> None:
+    """The mask of a question comes off for one company of nodes, not for that less one."""
+    path, told = place / OPENED, sorted(nodes)
+    opened: dict[str, list[int]] = {}
+    if path.exists():
+        opened = json.loads(path.read_text(encoding="utf-8"))
+    if opened.setdefault(mark, told) != told:
+        raise Told("this node has opened its mask of this question for other nodes already")
+    store.write_json(path, opened)
 
 
 def question(phase: str, slots: Slots, *more: object) -> str:

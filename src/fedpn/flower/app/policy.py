@@ -10,6 +10,7 @@ from fedpn.algorithms import ALGORITHMS
 from fedpn.core.bounds import Bounds, Count, NonNegative, Positive
 from fedpn.core.errors import UserError
 from fedpn.core.settings import build, leaves, named_code, read_toml, words
+from fedpn.data.batches import steps_of
 from fedpn.data.sources.datasets import names
 from fedpn.runs.config import Config
 
@@ -26,9 +27,9 @@ class Policy:
     label: Annotated[str, "of a table, the column that may be learned; none: any"] = ""
     columns: Annotated[tuple[str, ...], "of a table, the columns that may be read; none: all"] = ()
     names: Annotated[bool, "whether names of classes and columns are told to the server"] = True
-    least_rows: Annotated[Count, "training rows; with fewer the node takes no part"] = 2
+    least_rows: Annotated[Count, "training rows; with fewer the node takes no part"] = 5
     least_batch: Annotated[Count, "rows of a batch"] = 2
-    most_steps: Annotated[Count, "local steps of a round"] = 100_000
+    most_steps: Annotated[Count, "local steps for one message"] = 100_000
     most_rounds: Annotated[int, Bounds(low=0, high=10**6), "rounds of a run"] = 10_000
     runs_a_day: Annotated[Count, "runs that the node takes part in"] = 50
     messages_a_day: Annotated[Count, "messages that the node answers"] = 50_000
@@ -80,6 +81,16 @@ def refuse_code(text: str, policy: Policy) -> None:
         raise UserError("the settings that came with the run hold a zero byte")
 
 
+def check_steps(config: Config, policy: Policy, rows: int) -> None:
+    """Refuses a run that would have the node compute for longer than it allows."""
+    train, method = config.train, config.method
+    a_round = steps_of(rows, train.batch, train.epochs) if train.epochs else train.steps
+    own = steps_of(rows, train.batch, method.adapt_epochs, method.adapt_steps)
+    steps = max(a_round, a_round * train.late, own)  # in one message, each
+    if steps > policy.most_steps:
+        raise UserError(f"this node's policy: at most {policy.most_steps} local steps, not {steps}")
+
+
 def check(config: Config, policy: Policy, own: bool) -> None:
     """Refuses a run that asks for more than the node allows; `own` where it has its own data."""
     for refusal in _refusals(config, policy, own):
@@ -87,18 +98,15 @@ def check(config: Config, policy: Policy, own: bool) -> None:
 
 
 def _refusals(config: Config, policy: Policy, own: bool) -> Any:
-    train, method = config.train, config.method
+    train = config.train
     if policy.algorithms and config.algorithm not in policy.algorithms:
         yield f"{config.algorithm} is not among its algorithms"
     if config.model.pretrained:
         yield "no file is read that a server names (model.pretrained)"
     if not own and not (_WORD.fullmatch(config.dataset) and config.dataset in names()):
         yield "no file is read that a server names (dataset): only named sets are"
-    if config.rounds and train.batch < policy.least_batch:
+    if train.batch < policy.least_batch:
         yield f"a batch has at least {policy.least_batch} rows (train.batch is {train.batch})"
-    steps = max(train.steps, method.adapt_steps)
-    if steps > policy.most_steps:
-        yield f"at most {policy.most_steps} local steps, not {steps}"
     if config.rounds > policy.most_rounds:
         yield f"at most {policy.most_rounds} rounds, not {config.rounds}"
     if own:
@@ -109,6 +117,8 @@ def _of_tables(config: Config, policy: Policy) -> Any:
     data = config.data
     if policy.label and data.label != policy.label:
         yield "another column is its label (data.label)"
+    if policy.columns and not policy.label and data.label and data.label not in policy.columns:
+        yield "the column that is learned is not among its columns (data.label)"
     strange = set(data.features) - set(policy.columns)
     if policy.columns and (strange or not data.features):
         yield "data.features must name columns that it allows, and no others"

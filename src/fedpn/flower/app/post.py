@@ -10,10 +10,12 @@ from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from fedpn.flower.app.lost import UNREADABLE, Doubts
+from fedpn.flower.app.lost import Doubts
+from fedpn.flower.app.pulling import pull
 from fedpn.flower.weigh import weigh
 
 LOST = Error(ErrorCode.NODE_UNAVAILABLE, "it was started anew, and lost what it was asked")
+BROKEN = Error(ErrorCode.MESSAGE_UNAVAILABLE, "its answer cannot be unpacked")
 PAUSE = 0.3  # seconds between two looks for replies; Flower's own would be 3
 
 
@@ -39,30 +41,19 @@ class Post(Grid):
         while waiting:
             # Whoever is there now has answered before, if ever; so this is asked first.
             there = doubts.answered(m.metadata.dst_node_id for m in waiting.values())
-            for reply in self._pull(waiting):
+            found = pull(self.grid, waiting)
+            for reply in found.replies:
                 waiting.pop(reply.metadata.reply_to_message_id, None)
                 self._note(reply, time.monotonic() - began)
                 replies.append(reply)
+            for number in found.broken:
+                replies.append(Message(BROKEN, reply_to=waiting.pop(number)))
             for number, message in list(waiting.items()):
                 if message.metadata.dst_node_id in there:
                     replies.append(Message(LOST, reply_to=waiting.pop(number)))
             if not waiting or (seconds is not None and time.monotonic() - began > seconds):
                 break
             time.sleep(PAUSE)
-        return replies
-
-    def _pull(self, waiting: dict[str, Message]) -> list[Message]:
-        """What has come; a reply that cannot even be unpacked costs itself, and no other."""
-        try:
-            return list(self.grid.pull_messages(set(waiting)))
-        except UNREADABLE:
-            pass
-        replies: list[Message] = []
-        for number in sorted(waiting):
-            try:
-                replies += self.grid.pull_messages({number})
-            except UNREADABLE:
-                waiting.pop(number)
         return replies
 
     def _note(self, reply: Message, seconds: float) -> None:

@@ -10,7 +10,6 @@ from fedpn.federated.phase import Phase
 from fedpn.flower.app.roster import LONGEST, Reply
 from fedpn.flower.app.uploads import Refused, form_of, most_common, read_upload
 
-ABSURD = 1e30  # of a loss
 TOO_LARGE = "uploaded what cannot be beside what the others did: it is far larger"
 
 
@@ -62,7 +61,7 @@ class Reading:
                 objection = self.phase.objection(summed, rows)
             except (KeyError, IndexError, RuntimeError, ValueError) as error:
                 objection = f"it has not the parts that it must ({type(error).__name__})"
-        if not objection and not abs(report.loss) < ABSURD:
+        if not objection and not abs(report.loss) < plausible.ABSURD:
             objection = "its loss is none"
         if objection:
             raise Refused(f"uploaded what cannot be: {objection}")

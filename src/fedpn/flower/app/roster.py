@@ -28,6 +28,7 @@ TOLD = 60.0  # seconds between two tellings of the same
 INTRODUCTION = 120.0  # seconds for a node to tell its name: others wait meanwhile
 ASKED = 6  # times; on a busy machine a node takes minutes to start its first process
 LONGEST = 300  # characters of what a node says
+TWIN = "another node has its name; give each its own (fedpn flower supernode --name)"
 
 Warn = Callable[[str], None]
 
@@ -62,7 +63,12 @@ class Roster:
         there = set(self.post.get_node_ids())
         self.present = {name: i for name, i in self.present.items() if i in there}
         self.odd = {name: (m, i) for name, (m, i) in self.odd.items() if i in there}
-        self.strangers = {i: why for i, why in self.strangers.items() if i in there}
+        self.strangers = {
+            i: (name, why)
+            for i, (name, why) in self.strangers.items()
+            # A twin may come in once the node that had its name is gone: it was restarted.
+            if i in there and (why != TWIN or name in self.present or name in self.odd)
+        }
         new = self._unknown()
         if not new:
             return
@@ -207,7 +213,7 @@ class Roster:
             theirs = new.version or "older"
             return f"its fedpn is {theirs}, and here it is {__version__}: install the same on both"
         if new.name in self.present or new.name in self.odd:
-            return "another node has its name; give each its own (fedpn flower supernode --name)"
+            return TWIN
         known = self.members.get(new.name)
         if known and known.rows != new.rows:
             return f"it has {new.rows} training rows now, and had {known.rows}"

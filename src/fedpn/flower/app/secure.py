@@ -9,6 +9,7 @@ are made up for by the others.
 import json
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -45,6 +46,7 @@ from fedpn.core.errors import UserError
 from fedpn.core.trees import Params
 from fedpn.flower.app.border import Border
 from fedpn.flower.app.masks import MODULUS, REACH, check_setup, check_unmask
+from fedpn.flower.app.own import refuse_other_company
 from fedpn.flower.app.records import read_report
 from fedpn.flower.app.whole import (
     PLACES,
@@ -56,6 +58,7 @@ from fedpn.flower.app.whole import (
     to_wide,
 )
 
+QUESTION = "question"  # the record of it
 SHARES, THRESHOLD = 1.0, 2 / 3  # who holds shares of a key, and how many of them restore it
 
 Call = Callable[[Message, Context], Message]
@@ -69,14 +72,24 @@ def masked(message: Message, context: Context, call: Call) -> Message:
     if asked.get(Key.STAGE) == Stage.UNMASK:
         kept = context.state.config_records.get(RECORD_KEY_STATE, ConfigRecord())
         check_unmask(asked, kept, message.metadata.dst_node_id)
+        question = context.state.config_records[QUESTION]
+        nodes = cast(list[int], asked[Key.ACTIVE_NODE_ID_LIST])
+        refuse_other_company(Path(str(question["place"])), str(question["mark"]), nodes)
 
     def learned(message: Message, context: Context) -> Message:
         answer = call(message, context)
         if "report" in answer.content.config_records:  # a failure, which no mask is for
             raise UserError(read_report(answer.content).error)
+        context.state[QUESTION] = cast(ConfigRecord, answer.content.pop(QUESTION))
         return answer
 
     return secaggplus_mod(message, context, learned)
+
+
+def noted(told: RecordDict, place: Path, mark: str) -> RecordDict:
+    """Beside an answer, for the node alone: of which question it is."""
+    told[QUESTION] = ConfigRecord({"place": str(place), "mark": mark})
+    return told
 
 
 def maskable(moved: Params, rows: int, loss: float) -> RecordDict:

@@ -20,6 +20,8 @@ from fedpn.flower.app.told import Told
 from fedpn.runs.config import Config
 from fedpn.runs.prepare import check_calibration, deal, draw_network, fingerprint, lay_out, read
 
+SMALL = 5  # rows: the name of a class that has fewer may be that of a person
+
 
 @dataclass(frozen=True, eq=False)
 class Share:
@@ -35,6 +37,7 @@ class Share:
     client: int  # the node's place in that federation
     partition: int | None
     asked: bool = False  # whether the run names its columns
+    named: bool = False  # whether it names the classes
 
     @property
     def rows(self) -> Array:
@@ -52,6 +55,11 @@ class Share:
         features = self.dataset.features
         if not names and features and not self.asked:
             raise Told("it does not tell its columns' names: name them in data.features")
+        if features and not self.named and self._has_small_class():
+            raise Told(
+                f"a class of its label has fewer than {SMALL} rows, and such names are not told: "
+                "name the classes in data.classes"
+            )
         return {
             "partition": self.partition,
             "rows": len(self.rows),
@@ -62,6 +70,10 @@ class Share:
             "note": " ".join(filter(None, (self.dataset.note, *remarks))) if names else "",
             "version": __version__,
         }
+
+    def _has_small_class(self) -> bool:
+        counts = np.bincount(self.dataset.y, minlength=len(self.dataset.classes))
+        return bool(counts.min(initial=SMALL) < SMALL)
 
     def setup(self, config: Config, model: str) -> Setup:
         """The node's rows and, once it is settled, the federation's network."""
@@ -87,15 +99,18 @@ class Share:
 def open_share(node: Mapping[str, Any], config: Config, home: Path) -> Share:
     """Opens what the node's settings name: `data`, or `partition-id` and `num-partitions`.
 
-    Which of its own rows a node trains on is drawn by its own secret, the same for all runs.
+    Which of its own rows a node trains on is drawn by its own secret, the same for all runs, and
+    no run takes a part of them.
     """
     if "data" in node:
         name = _name(node, "")
-        config = replace(config, seed=own_seed(home, "rows"))
+        whole = replace(config.data, limit=0)
+        config = replace(config, seed=own_seed(home, "rows"), data=whole)
         dataset = replace(read(config, str(node["data"]), True), client=None, clients=(name,))
         federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
         check_calibration(config, dataset, federation, [0])
-        return Share(name, dataset, federation, 0, None, bool(config.data.features))
+        asked, named = bool(config.data.features), bool(config.data.classes)
+        return Share(name, dataset, federation, 0, None, asked, named)
     if "partition-id" not in node or "num-partitions" not in node:
         raise UserError("a node needs data=PATH, or partition-id and num-partitions")
     number, count = int(node["partition-id"]), int(node["num-partitions"])

@@ -14,17 +14,32 @@ from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, unflatten
 from fedpn.flower.app import models
 
+RUNS, KEPT = "runs", 100  # those that a node remembers, of which all but a few have ended
 _NAME = re.compile(r"memory-(\d{8})\.safetensors")
+
+
+def check_name(run: str) -> None:
+    """A run's name comes from outside, and becomes that of a directory."""
+    if not re.fullmatch(r"[\w.-]{1,64}", run) or run.startswith("."):
+        raise UserError(f"the run's name {run[:80]!r} cannot be that of a directory")
+
+
+def forget_old_runs(place: Path) -> None:
+    """What belongs to runs of long ago is taken away, so that no server fills a node's disk."""
+    runs = sorted(place.iterdir(), key=lambda run: run.stat().st_mtime, reverse=True)
+    for run in runs[KEPT:]:
+        shutil.rmtree(run, ignore_errors=True)
 
 
 class NodeState:
     """A node's files of one run."""
 
     def __init__(self, home: Path, run: str, data: str) -> None:
-        if not re.fullmatch(r"[\w.-]{1,64}", run) or run.startswith("."):
-            raise UserError(f"the run's name {run!r} cannot be that of a directory")
-        self.home, self.place, self.data = home, home / "runs" / run, data
-        self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_name(run)
+        self.home, self.place, self.data = home, home / RUNS / run, data
+        if not self.place.is_dir():
+            self.place.mkdir(parents=True, mode=0o700)
+            forget_old_runs(self.place.parent)
 
     def load(self, round_: int, roles: Sequence[str]) -> Slots:
         """Reads the memory of a round."""

@@ -20,7 +20,7 @@ from fedpn.flower.app import own, policy, shelf
 from fedpn.flower.app.policy import Policy
 from fedpn.flower.app.records import Order, read_config, read_order
 from fedpn.flower.app.share import Share, open_share
-from fedpn.flower.app.state import NodeState
+from fedpn.flower.app.state import NodeState, check_name
 from fedpn.flower.app.told import Told
 from fedpn.runs.config import Config
 from fedpn.runs.phases import change_phases, phases_of
@@ -53,7 +53,8 @@ class Visit:
         before = [*columns, SumMoments()]
         phases = [*before, *phases_of(self.drawing), *change]
         for phase in phases:
-            if phase.name == self.order.phase and phase.sums:
+            played = self.config.rounds or not phase.remembers
+            if phase.name == self.order.phase and phase.sums and played:
                 return phase
         raise Told(f"this node's fedpn knows no phase {self.order.phase!r}")
 
@@ -67,10 +68,10 @@ class Visit:
         # Files sort their names; sums over entries depend on their order in the last bits.
         return {role: {name: kept[role][name] for name in first[role]} for role in first}
 
-    def check_question(self, phase: Phase | None, server: Slots) -> None:
+    def check_question(self, phase: Phase | None, server: Slots) -> str:
         """Refuses what is no state of a server, and other questions of a kind than were answered.
 
-        None is the last question: to make the node's own model.
+        None is the last question: to make the node's own model. Returns the question's mark.
         """
         broken = not_finite({"model": server.get("model", {})}) or _not_a_number(server)
         if broken:
@@ -83,6 +84,7 @@ class Visit:
                 self._check_form(server)
         mark = own.question(name, server, self.order.round, self.order.model)
         own.refuse_others(self.state.place / own.DIARY, name, mark, most)
+        return mark
 
     def _check_form(self, server: Slots) -> None:
         setup, method = self.setup(), self.config.method
@@ -116,6 +118,7 @@ def begin(content: RecordDict, node: Node, masked: bool) -> Visit:
         raise Told(str(error)) from None
     # Faults are made on purpose in a simulator only; how this machine works is its own affair.
     config = replace(config, faults=FaultSettings(), engine=EngineSettings())
+    check_name(order.run)
     own.Asked(home, allowed).note(order.run)
     drawing = config
     if has_data:
@@ -124,7 +127,12 @@ def begin(content: RecordDict, node: Node, masked: bool) -> Visit:
     share = shelf.held("share", key, lambda: _open(node, config, home))
     if len(share.rows) < allowed.least_rows:
         raise Told(f"this node's policy: it has fewer than {allowed.least_rows} training rows")
+    try:
+        policy.check_steps(config, allowed, len(share.rows))
+    except UserError as error:
+        raise Told(str(error)) from None
     state = NodeState(home, order.run, share.fingerprint)
+    own.refuse_other_settings(state.place, order.config)
     wary = allowed.secure or bool(node.get("secure", False))
     return Visit(order, config, drawing, allowed, share, state, masked, wary)
 

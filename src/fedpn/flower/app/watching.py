@@ -2,6 +2,7 @@
 
 import os
 import time
+from itertools import count
 from typing import Any
 
 from fedpn import __version__
@@ -97,5 +98,19 @@ def nodes_of(messages: Messages) -> list[dict[str, Any]]:
             }
         )
     left = [*roster.strangers.values(), *((name, "its form differs") for name in roster.odd)]
-    found += [{"name": name, "state": "left out", "why": why} for name, why in left]
+    taken = set(roster.members)
+    for name, why in left:
+        found.append({"name": _told_apart(name, taken), "state": "left out", "why": why})
+    return found
+
+
+def _told_apart(name: str, taken: set[str]) -> str:
+    """A name that nobody has yet: those who are left out may say any.
+
+    >>> taken = {"anna"}
+    >>> _told_apart("anna", taken), _told_apart("anna", taken)
+    ('anna (2)', 'anna (3)')
+    """
+    free = (n for i in count(1) if (n := name if i == 1 else f"{name} ({i})") not in taken)
+    taken.add(found := next(free))
     return found

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedpn.core.errors import UserError
-from fedpn.flower.deploy.place import write_whole
+from fedpn.flower.place import write_whole
 
 HERE = ("localhost", "127.0.0.1")
 EVERYWHERE = ("0.0.0.0", "::")
@@ -208,9 +208,9 @@ def write_node_key(root: Path, name: str) -> None:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     copy_authority(root, place)
-    write_whole(place / "node.key", private, 0o600)
     nodes = _directory(root / "superlink" / "nodes")
     write_whole(nodes / f"{name}.pub", public + f" {name}\n".encode(), 0o644)
+    write_whole(place / "node.key", private, 0o600)  # last: who has it has both
 
 
 def _draft(

@@ -9,7 +9,7 @@ import tomli_w
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy.environment import own_home
 from fedpn.flower.deploy.health import is_here, split
-from fedpn.flower.deploy.place import write_whole
+from fedpn.flower.place import write_whole
 
 NAME = "fedpn"
 

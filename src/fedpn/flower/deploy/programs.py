@@ -9,9 +9,7 @@ from typing import NamedTuple
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy.environment import program
 from fedpn.flower.deploy.health import is_here
-from fedpn.flower.deploy.place import write_whole
-
-SECRET = "worker.secret"  # in a node's state
+from fedpn.flower.place import WORKER_SECRET, write_whole
 
 # Starts a program that ends when a part of it fails; -P: no module of the directory it starts in.
 _SCRIPT = (sys.executable, "-P", "-m", "fedpn.flower.deploy.script")
@@ -84,7 +82,7 @@ def supernode(
     command = [*_SCRIPT, program("flower-supernode"), "--superlink", address]
     command += ["--host", "127.0.0.1", "--port", str(port), "--node-config", node_config(facts)]
     # Messages wait for the node's own worker, who proves that it is: no code of a run is executed.
-    secret = Path(str(facts["state-dir"])) / SECRET
+    secret = Path(str(facts["state-dir"])) / WORKER_SECRET
     command += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
     if files is None:
         return [*command, "--insecure"]
@@ -100,7 +98,7 @@ def worker(port: int, state: Path) -> list[str]:
 
 def make_secret(state: Path) -> None:
     """A new secret, by which a SuperNode knows its worker."""
-    path = state / SECRET
+    path = state / WORKER_SECRET
     path.unlink(missing_ok=True)
     write_whole(path, secrets.token_bytes(32), 0o600)
 

@@ -49,14 +49,12 @@ def process(value: Any) -> int | None:
 
 
 def number(value: Any) -> float | None:
-    """A number; the loss of a model that diverged is none, and unknown."""
+    """A number; the loss of a model that diverged is none, or too large, and so unknown."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Nonsense("is not a number")
-    if not -LARGEST <= value <= LARGEST:
-        raise Nonsense("is too large a number")
-    return float(value)
+    return float(value) if -LARGEST <= value <= LARGEST else None
 
 
 def seconds(value: Any) -> float | None:

@@ -17,7 +17,7 @@ from flwr.app import Message
 from fedpn.core.errors import UserError
 from fedpn.flower.app import shelf
 from fedpn.flower.app.client_app import app
-from fedpn.flower.app.policy import read_policy
+from fedpn.flower.place import WORKER_SECRET
 from fedpn.flower.weigh import weigh
 from fedpn.flower.worker.code import Code
 from fedpn.flower.worker.diary import Diary
@@ -26,17 +26,16 @@ from fedpn.flower.worker.unfinished import Unfinished
 
 START = 120.0  # seconds for the SuperNode to come up
 PAUSE = 0.25  # seconds between questions for work; they go to this machine alone
-SECRET = "worker.secret"
 
 
 class Worker:
     """Answers messages until its SuperNode is gone."""
 
     def __init__(self, address: str, state: Path) -> None:
-        self.runtime = Runtime(address, (state / SECRET).read_bytes())
+        self.runtime = Runtime(address, (state / WORKER_SECRET).read_bytes())
         self.diary = Diary(state)
         self.unfinished = Unfinished(state / "unfinished")
-        self.code = Code(state / "code", read_policy(state).code)
+        self.code = Code(state)
 
     def live(self) -> None:
         self.diary.write("starting")
@@ -64,10 +63,10 @@ class Worker:
     def _give_up(self) -> None:
         """Whoever waits for what another worker died over need not wait on."""
         left = self.unfinished.read()
+        self.unfinished.done()
         if left is not None:
-            with suppress(httpx.HTTPError):  # unless it was given up already
+            with suppress(Exception):  # it was given up already, or what was left is damaged
                 self.runtime.give_up(*left, "its worker ended in the middle of the work")
-            self.unfinished.done()
 
     def _work(self, token: str) -> None:
         try:

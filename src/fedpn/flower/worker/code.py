@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 from fedpn.core.errors import UserError
+from fedpn.flower.app.policy import read_policy
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,63}\.py")
 LARGEST = 1 << 20  # bytes of all modules of a run
@@ -16,13 +17,12 @@ LARGEST = 1 << 20  # bytes of all modules of a run
 class Code:
     """The modules of one run: another run's need another process."""
 
-    def __init__(self, place: Path, allowed: bool) -> None:
-        self.place, self.allowed = place, allowed
-        self.loaded = ""
+    def __init__(self, state: Path) -> None:
+        self.state, self.loaded = state, ""
 
     def load(self, fab: bytes) -> bool:
         """Puts a run's modules where they are found; False where others are loaded already."""
-        if not self.allowed:
+        if not read_policy(self.state).code:
             return True  # what a run carries is not even looked at
         modules = read_modules(fab)
         mark = hashlib.sha256(fab).hexdigest() if modules else ""
@@ -31,7 +31,7 @@ class Code:
         if self.loaded:
             return False
         if mark:
-            folder = self.place / mark[:16]
+            folder = self.state / "code" / mark[:16]
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             for name, text in modules.items():
                 (folder / name).write_bytes(text)

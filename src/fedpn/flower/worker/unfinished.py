@@ -1,7 +1,8 @@
 """The message in hand, on disk: should this worker die, the next one tells those who wait."""
 
-import os
 from pathlib import Path
+
+from fedpn.flower.place import write_whole
 
 
 class Unfinished:
@@ -11,9 +12,7 @@ class Unfinished:
         self.path = path
 
     def begin(self, token: str, message: bytes) -> None:
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(token.encode() + b"\n" + message)
+        write_whole(self.path, token.encode() + b"\n" + message, 0o600)
 
     def done(self) -> None:
         self.path.unlink(missing_ok=True)

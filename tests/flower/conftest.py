@@ -1,0 +1,20 @@
+"""Shared by tests of Flower: nobody waits, and children hear a Ctrl-C."""
+
+import signal
+
+import pytest
+
+from fedpn.flower.app import roster
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(roster, "PAUSE", 0.01)
+
+
+@pytest.fixture
+def interruptible():
+    """Of one who runs the tests in the background, children would not hear a Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
