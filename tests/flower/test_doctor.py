@@ -168,15 +168,15 @@ def test_room(tmp_path, monkeypatch):
 
 
 @contextmanager
-def answering(date=None, control=404):
-    """One who answers as a SuperLink does, at some hour of its own."""
+def answering(behind=None, control=404):
+    """One who answers as a SuperLink does, by a clock that is so many seconds behind; or by none."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response_only(200 if self.path == "/health" else control)
             self.send_header("Content-Length", "0")
-            if date is not None:
-                self.send_header("Date", date if isinstance(date, str) else formatdate(date))
+            date = "noon" if behind is None else formatdate(time.time() - behind)
+            self.send_header("Date", date)
             self.end_headers()
 
         def log_message(self, *words):
@@ -197,8 +197,7 @@ def answering(date=None, control=404):
 )
 def test_the_clock(ahead, level):
     """A node's signature must not be of the future, says Flower, and not be old."""
-    date = "noon" if ahead is None else time.time() - ahead
-    with answering(date) as address:
+    with answering(ahead) as address:
         found = {f.what: f for f in check_link(Connection(address, None, True))}
     assert found["superlink"].level == OK
     assert found["clock"].level == level
@@ -207,7 +206,7 @@ def test_the_clock(ahead, level):
 def test_whether_others_could_submit_runs(monkeypatch):
     monkeypatch.setattr(Connection, "here", False)
     for control, level in ((404, OK), (405, WARN)):
-        with answering(time.time(), control) as address:
+        with answering(0, control) as address:
             assert list(check_link(Connection(address, None, True)))[-1].level == level
 
 

@@ -39,7 +39,7 @@ from fedpn.flower.deploy import (
     node,
     programs,
 )
-from fedpn.flower.deploy.processes import Child, Failure, free_port, marked
+from fedpn.flower.deploy.processes import Child, Failure, marked
 from fedpn.runs.config import resolve
 
 
@@ -191,6 +191,23 @@ def test_extending_keeps_the_authority_and_the_keys(tmp_path):
     assert changed == {"server.crt", "server.key"}
     assert {p.name for p in after.keys() - before.keys()} == {"ca.crt", "node.key", "node-1.pub"}
     assert len(_chain(place / "ca.crt", x509.DNSName("x.org"))) == 2
+
+
+def test_extending_goes_on_where_it_was_cut(tmp_path, monkeypatch):
+    place, whole = tmp_path / "certs", certs.write_whole
+    certs.make(place, 1)
+
+    def cut(path, *more):
+        if path.name == "node-1.pub":
+            raise KeyboardInterrupt
+        whole(path, *more)
+
+    monkeypatch.setattr(certs, "write_whole", cut)
+    with pytest.raises(KeyboardInterrupt):
+        certs.extend(place, 2)
+    monkeypatch.setattr(certs, "write_whole", whole)
+    certs.extend(place, 2)
+    assert (place / "superlink/nodes/node-1.pub").exists() and (place / "node-1/node.key").exists()
 
 
 def test_a_failure_leaves_no_half_of_certificates(tmp_path, monkeypatch):
@@ -446,7 +463,7 @@ def _listening(answer, context=None):
             with contextlib.suppress(OSError):
                 caller, _ = server.accept()
                 with caller, context.wrap_socket(caller, True) if context else caller as stream:
-                    stream.recv(1000)
+                    stream.recv(65536)
                     stream.sendall(answer)
 
         thread = threading.Thread(target=serve)
@@ -492,7 +509,7 @@ def test_what_is_wrong_with_a_superlink_is_told(made):
     ):
         health.check(address, None, plain=True)
     with pytest.raises(health.NoAnswer, match="Connection refused"):
-        health.check(f"127.0.0.1:{free_port()}", None, plain=True)
+        health.check("127.0.0.1:1", None, plain=True)
 
 
 LOG = """INFO :      Starting
@@ -626,7 +643,7 @@ class TestFamily:
     def child(self, tmp_path):
         log = tmp_path / "log"
         with Child("family", [sys.executable, "-c", FAMILY], os.environ, log) as child:
-            child.wait_until(lambda: log.read_text().count("up") == 4, 30)
+            child.wait_until(lambda: log.read_text().count("up") == 4, 120)
             assert len(child.family()) == 4
             yield child
 
@@ -650,7 +667,7 @@ class TestFamily:
         log = tmp_path / "log"
         command = ["env", "-C", str(tmp_path), sys.executable, "-c", code]
         with Child("outer", command, os.environ, log) as outer:
-            outer.wait_until(lambda: "\n" in log.read_text(), 30)
+            outer.wait_until(lambda: "\n" in log.read_text(), 120)
             inner = log.read_text().strip()
             assert len(marked(inner)) == 1
             assert set(marked(inner)) < set(outer.family())
@@ -666,14 +683,15 @@ class TestFamily:
 
 
 def test_a_program_that_does_not_come_up_is_told_with_its_last_words(tmp_path):
+    log = tmp_path / "log"
     for code, words in (
         ("print('no disk'); raise SystemExit(3)", "link ended with status 3:\nno disk"),
         ("import time; print('hm', flush=True); time.sleep(60)", "not ready in 1 s:\nhm"),
     ):
-        log = tmp_path / "log"
         log.unlink(missing_ok=True)
         started = Child("link", [sys.executable, "-c", code], os.environ, log)
         with started as child, pytest.raises(Failure, match=words):
+            child.wait_until(lambda: "hm" in log.read_text(), 120.0)
             child.wait_until(lambda: False, 1.0)
         assert not marked(child.mark)
 

@@ -103,7 +103,7 @@ class Deployment:
             if now - heard > STILL or now - began > LONGEST or not alive:
                 why = f"in {now - began:.0f} s, of which {now - heard:.0f} s without a new word"
                 raise Failure(f"{run.name} was not ready {why}")
-            time.sleep(0.2)
+            time.sleep(0.05)
 
     def _said(self) -> set[str]:
         logs = (child.log for child in self.children if child.name != "superlink")
@@ -155,7 +155,7 @@ def play(place: Path) -> dict[str, Any]:
         run = deployment.run("run")
         seen["unregistered"] = deployment.refused(f"certs/node-{NODES}", "--patience", "0")
         seen["alien"] = deployment.refused("certs/alien")
-        deployment.wait(run, lambda: "federated rounds 3/3" in run.tail(200))
+        pause_after_the_rounds(deployment, run, place / "state-node-1")
         nodes[1].kill()
         seen["killed"] = nodes[1].family(), (place / "state-node-1" / "bundle").exists()
         deployment.start_node(1)
@@ -169,6 +169,20 @@ def play(place: Path) -> dict[str, Any]:
         seen["ended"] = {child.name: child.process.wait(180) for child in ending}
         seen["left"] = {child.name: child.family() for child in deployment.children}
     return seen
+
+
+def pause_after_the_rounds(deployment: Deployment, run: Child, state: Path) -> None:
+    """Halts a node's worker between the two stages; by its own word, for the run's comes later."""
+
+    def rounds_are_over() -> bool:
+        told = read_json(state / "status.json") if (state / "status.json").exists() else {}
+        over = told.get("round") == SETTINGS["rounds"] and told["worker"] == "ready"
+        if over:
+            os.kill(told["pid"], signal.SIGSTOP)
+        return over
+
+    deployment.wait(run, rounds_are_over)
+    deployment.wait(run, lambda: "federated rounds 3/3" in run.tail(200))
 
 
 def play_secure(deployment: Deployment) -> tuple[int, str]:

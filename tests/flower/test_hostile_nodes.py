@@ -21,14 +21,9 @@ from liars import (
     without_tensors,
 )
 
-from fedpn.flower.app import roster as roster_module
 from fedpn.flower.app.standing import read_standing
+from fedpn.flower.watch.status import read
 from flower_grid import LocalGrid
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr(roster_module, "PAUSE", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +39,15 @@ def packed(content, data):
     return with_report(content, tensors=data)
 
 
+def as_array(content, data):
+    """An upload that goes as an array, made of any bytes."""
+    array = Array("uint8", (len(data),), "numpy.ndarray", data)
+    plain = dict(without_tensors(content).config_records)
+    return RecordDict(plain | {"tensors": ArrayRecord({"tensors": array})})
+
+
+HUGE = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
+HUGE += b"{'descr': '|u1', 'fortran_order': False, 'shape': (36028797018963968,), }".ljust(118)
 HEADER = b'[["model/x", "float32", [1152921504606846976]]]'
 ROUNDS = {
     "not a number": lambda c: with_tensors(c, full(float("nan"))),
@@ -60,6 +64,9 @@ ROUNDS = {
         dict(without_tensors(c).config_records)
         | {"tensors": ArrayRecord({"tensors": Array(np.ones(3))})}
     ),
+    "an array of nothing": lambda c: as_array(c, b""),
+    "an array that is an archive": lambda c: as_array(c, b"PK\x03\x04" + bytes(40)),
+    "an array of 32 petabytes": lambda c: as_array(c, HUGE),
     "empty bytes": lambda c: packed(c, b""),
     "half a header": lambda c: packed(c, (10**6).to_bytes(8, "little") + b"[["),
     "a header of a petabyte": lambda c: packed(c, len(HEADER).to_bytes(8, "little") + HEADER),
@@ -167,6 +174,12 @@ FIGURES = {
     "other rows": lambda c: with_facts(c, rows=10**6),
     "other keys": lambda c: with_facts(c, script="<script>alert(1)</script>"),
     "a remark of a megabyte": lambda c: with_facts(c, remarks=["x" * 10**6]),
+    "no accuracy": lambda c: with_facts(c, accuracy={}),
+    "an accuracy alone": lambda c: with_facts(c, accuracy=0.5),
+    "accuracy of somebody else": lambda c: with_facts(c, accuracy={"king": {"ind": 0.5}}),
+    "no calibration": lambda c: with_facts(c, calibration=None),
+    "no classes found": lambda c: with_facts(c, classes_found={}),
+    "counts beyond measure": lambda c: with_facts(c, confusion=[[2**52] * 10] * 10),
 }
 
 
@@ -176,6 +189,73 @@ def test_figures_that_cannot_be_cost_one_node(kind, tmp_path):
     found = conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run")
     assert len(found["per_client"]) == NODES - 1
     assert "alert(1)" not in (tmp_path / "run/report.html").read_text()
+
+
+def test_one_of_two_that_tells_other_figures_is_found_out(tmp_path):
+    """Nobody is most of two: figures that come to nothing are left out first."""
+    grid = LocalGrid(nodes(tmp_path, 2))
+    grid.spoil = lambda k, n, c: (
+        with_facts(c, accuracy={}) if (k, n) == ("train.personalise", 100) else c
+    )
+    found = conduct(grid, settings("fedavg", {"rounds": 1, "clients": 2}), tmp_path / "run")
+    assert [client["client"] for client in found["per_client"]] == [1]
+
+
+class Forgetting(LocalGrid):
+    """As the SuperLink does: replies are gone once they are handed out, then they are unpacked."""
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        if any(reply.metadata.src_node_id == LIAR for reply in replies):
+            raise RuntimeError("cannot be unpacked")
+        return replies
+
+
+def test_a_reply_that_cannot_be_unpacked_costs_its_sender_alone(tmp_path, capsys):
+    grid = Forgetting(nodes(tmp_path))
+    config = settings("fedavg", {"rounds": 1})
+    found = conduct(grid, config, tmp_path / "run", nodes=NODES - 1, timeout=5.0)
+    assert len(found["per_client"]) == NODES - 1
+    assert "its answer cannot be unpacked" in capsys.readouterr().out
+
+
+def test_a_masked_loss_is_a_number(tmp_path):
+    def lie(content):
+        if "fitres.metrics" in content.config_records:
+            content.config_records["fitres.metrics"]["loss"] = 1e307
+        return content
+
+    config = settings("fedavg", {"rounds": 1, "routing": {"strangers": 0.0}})
+    conduct(lying(tmp_path, "train", lie), config, tmp_path / "run", secure=True)
+    (line,) = (tmp_path / "run/history.jsonl").read_text().splitlines()
+    assert abs(json.loads(line)["loss"]) < 1e6
+
+
+def test_who_takes_anothers_name_does_not_blind_who_watches(tmp_path):
+    grid = LocalGrid(nodes(tmp_path))
+    grid.nodes |= {500: dict(grid.nodes[101]), 501: dict(grid.nodes[101])}
+    conduct(grid, settings("fedavg", {"rounds": 1}), tmp_path / "run", nodes=NODES)
+    names = [node.name for node in read(tmp_path / "run").nodes]
+    assert names == ["0", "1", "2", "3", "1 (2)", "1 (3)"]
+
+
+def test_a_node_that_was_restarted_comes_in_once_its_old_session_is_over(tmp_path):
+    """Without keys it has another number, while the old one counts as there for a minute."""
+    grid, trained = LocalGrid(nodes(tmp_path)), []
+
+    def spoil(kind, number, content):
+        trained.extend([number] if kind == "train" else [])
+        if len(trained) == NODES:
+            grid.nodes[401] = grid.nodes[101]
+        if len(trained) > 3 * NODES:
+            grid.nodes.pop(101, None)
+        return None if number == 101 and 401 in grid.nodes else content
+
+    grid.spoil = spoil
+    conduct(grid, settings("fedavg", {"rounds": 6}), tmp_path / "run")
+    lines = map(json.loads, (tmp_path / "run/history.jsonl").read_text().splitlines())
+    assert [line["dropped"] for line in lines][-1] == []
+    assert 401 in trained
 
 
 def _mask(content, **changes):

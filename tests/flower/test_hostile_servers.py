@@ -1,6 +1,7 @@
 """Servers that lie, against the real ClientApp: a node answers what its policy allows, once."""
 
 import json
+import os
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -13,7 +14,9 @@ from liars import conduct, nodes, settings, tensors
 import fedpn
 from fedpn import __version__
 from fedpn.core.errors import UserError
-from fedpn.flower.app import masks, models
+from fedpn.core.trees import map_slots, unflatten
+from fedpn.flower.app import masks, models, secure, state
+from fedpn.flower.app.own import own_seed
 from fedpn.flower.app.policy import Policy, read_policy, write_policy
 from fedpn.flower.app.records import Order, has_tensors, pack_order, read_order
 from fedpn.runs.config import to_tree
@@ -80,13 +83,22 @@ def test_other_seeds_and_limits_do_not_choose_other_rows(hospital):
     """Differences of sums over rows that a server chooses would give every cell."""
     seen = []
     for i in range(12):
-        tree = tree_of(seed=i, data__limit=0)
+        tree = tree_of(seed=i, data__limit=[0, 4, 5, 40][i % 4])
         _, found = ask(hospital, "train.sum", tree=tree, run=f"run{i}", phase="normalise")
         seen.append(found["moments/total"])
     assert all(torch.equal(total, seen[0]) for total in seen)
-    fewer = [tree_of(seed=i, data__limit=40) for i in (1, 2)]
-    sums = [ask(hospital, "train.sum", tree=t, run="b", phase="normalise")[1] for t in fewer]
-    assert torch.equal(sums[0]["moments/total"], sums[1]["moments/total"])
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 5}, {"data__ignore": ["pulse"]}, {"train__steps": 7}], ids=str
+)
+def test_a_run_keeps_the_settings_that_it_began_with(change, hospital):
+    """Others would be other questions, as many as there are settings."""
+    assert not ask(hospital, "train.sum", phase="normalise")[0]["error"]
+    told = refusal(hospital, "train.sum", tree=tree_of(**change), phase="normalise")
+    assert "not those that it began with" in told
+    more = tree_of(rounds=7, clients=3, engine__cohort=2)  # of one that goes on after a stop
+    assert not ask(hospital, "train.sum", tree=more, phase="normalise")[0]["error"]
 
 
 def test_another_question_of_a_kind_is_answered_three_times_at_most(hospital):
@@ -101,6 +113,10 @@ def test_another_question_of_a_kind_is_answered_three_times_at_most(hospital):
 
 REFUSED = {
     "a batch of one": ({"train__batch": 1}, "a batch has at least 2 rows"),
+    "a batch of one, no rounds": ({"train__batch": 1, "rounds": 0}, "at least 2 rows"),
+    "a million epochs": ({"train__epochs": 10**6}, "at most 100000 local steps"),
+    "a million rounds by itself": ({"train__late": 10**6}, "at most 100000 local steps"),
+    "a million own epochs": ({"fedavg": {"adapt_epochs": 10**6}}, "at most 100000 local steps"),
     "a million steps": ({"train__steps": 10**6}, "at most 100000 local steps"),
     "a million rounds": ({"rounds": 10**6}, "at most 10000 rounds"),
     "a file as weights": ({"model__pretrained": "/etc/passwd"}, "no file is read"),
@@ -219,19 +235,91 @@ def test_a_model_that_is_none_is_not_trained_on(tmp_path):
     assert "not of the form" in refusal(node, kind, wider, tree, **facts)
 
 
-def test_rounds_are_not_played_again_and_again(tmp_path):
+def a_round(tmp_path, *layers):
+    """A node and what it was asked in its first round: its slots, settings and order."""
     grid = LocalGrid(nodes(tmp_path))
-    conduct(grid, settings(), tmp_path / "run")
-    kind, number, content = next(found for found in grid.sent if found[0] == "train")
+    conduct(grid, settings("fedavg", *layers), tmp_path / "run")
+    _, number, content = next(found for found in grid.sent if found[0] == "train")
     order = asdict(read_order(content))
-    tree, told = json.loads(order.pop("config")), ""
+    tree = json.loads(order.pop("config"))
+    return grid.nodes[number], unflatten(tensors(content), ()), tree, order
+
+
+def test_rounds_are_not_played_again_and_again(tmp_path):
+    (node, slots, tree, order), told = a_round(tmp_path), ""
     for i in range(14):
-        slots = {}
-        for name, tensor in tensors(content).items():
-            role, _, rest = name.partition("/")
-            slots.setdefault(role, {})[rest] = tensor + 1e-3 * (i + 1)
-        told = ask(grid.nodes[number], kind, slots, tree, **order)[0]["error"]
+        moved = map_slots(lambda t, by=1e-3 * (i + 1): t + by, slots)
+        told = ask(node, "train", moved, tree, **order)[0]["error"]
     assert "different questions for 'federate'" in told
+
+
+def test_a_run_without_rounds_plays_none(tmp_path):
+    node, slots, tree, order = a_round(tmp_path)
+    told = refusal(node, "train", slots, tree | {"rounds": 0}, **order)
+    assert "knows no phase 'federate'" in told
+
+
+def test_noise_is_not_taken_off_by_asking_again(tmp_path):
+    """The mean of many answers, each with a noise of its own, would have next to none."""
+    private = {"aggregation": {"rule": "private"}, "method": {"optimizer_state": "reset"}}
+    node, slots, tree, order = a_round(tmp_path, {"rounds": 1}, private)
+    clear = ask(node, "train", slots, tree, **order)[1]
+    policy = write_policy(replace(Policy(), noise=1.0, clip=1.0))
+    (tmp_path / "node0/policy.toml").write_text(policy)
+    first, again = (ask(node, "train", slots, tree, **order)[1] for _ in range(2))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], clear[name]) for name in first)
+    other = ask(node, "train", map_slots(lambda t: t + 1e-6, slots), tree, **order)[1]
+    noises = [torch.cat([f[n].ravel() - clear[n].ravel() for n in clear]) for f in (first, other)]
+    assert abs(float(torch.corrcoef(torch.stack(noises).double())[0, 1])) < 0.1
+
+
+def test_masks_do_not_come_off_for_all_and_then_for_all_but_one(tmp_path, monkeypatch):
+    """The difference would be the move of the one."""
+    call, found = secure.Sum.__call__, []
+
+    def twice(self, contents, round_):
+        found.append(call(self, contents, round_))
+        some = dict(list(contents.items())[:-1])
+        found.append(call(self, some, round_))
+        found.append(call(self, contents, round_))  # the same again
+        return found[-1]
+
+    monkeypatch.setattr(secure.Sum, "__call__", twice)
+    config = settings("fedavg", {"rounds": 1, "routing": {"strangers": 0.0}})
+    conduct(LocalGrid(nodes(tmp_path)), config, tmp_path / "run", secure=True)
+    assert len(found) >= 3
+    assert [total is not None for total in found] == [True, False, True] * (len(found) // 3)
+
+
+def test_names_of_people_are_not_told_as_classes(tmp_path):
+    lines = [f"Smith {i},{i % 7}.5,{'ill' if i % 3 else 'well'}" for i in range(60)]
+    (tmp_path / "data.csv").write_text("name,pulse,label\n" + "\n".join(lines) + "\n")
+    node = {"name": "anna", "data": str(tmp_path / "data.csv")}
+    node["state-dir"] = str(tmp_path / "state")
+    (tmp_path / "state").mkdir()
+    tree = tree_of(data__label="name", data__classes=[])
+    assert "fewer than 5 rows" in refusal(node, tree=tree)
+    policy_of(node, tmp_path, columns=("pulse",))
+    tree = tree_of(data__label="name", data__classes=[], data__features=["pulse"])
+    assert "not among its columns" in refusal(node, tree=tree)
+
+
+def test_a_secret_that_was_cut_short_is_not_used(hospital, tmp_path):
+    (tmp_path / "state/secret").write_bytes(b"")
+    assert "could not" in refusal(hospital)
+    with pytest.raises(UserError, match="must hold 32 bytes"):
+        own_seed(tmp_path / "state", "rows")
+
+
+def test_runs_of_long_ago_do_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "KEPT", 3)
+    for i in range(6):
+        place = state.NodeState(tmp_path, f"run{i}", "data").place
+        os.utime(place, (i, i))
+    assert {p.name for p in (tmp_path / "runs").iterdir()} == {"run3", "run4", "run5"}
+    with pytest.raises(UserError, match="cannot be that of a directory"):
+        state.NodeState(tmp_path, "x" * 65, "data")
 
 
 def test_a_node_that_masks_sends_nothing_in_clear(hospital, tmp_path):

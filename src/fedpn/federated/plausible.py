@@ -11,7 +11,7 @@ import torch
 
 from fedpn.core.trees import Params, Slots
 
-ABSURD = 1e12  # of a loss
+ABSURD = 1e30  # of a loss; those of models that noise has spoiled come near
 FACTOR = 10.0  # times as far as the others' median, and still believed
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from uuid import uuid4
 # it is itself a part of.
 MARK = "FEDPN_FAMILY"
 GRACE = 10.0  # seconds to end in peace
+QUIET_PORTS = range(15_000, 32_000)
 _PROC = Path("/proc")
 _LIBC: Any = ctypes.CDLL(None) if sys.platform == "linux" else None  # not after a fork
 
@@ -159,8 +161,9 @@ def _die_with_parent() -> None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody uses now, of those that systems give to no outgoing connection."""
+    for port in random.SystemRandom().sample(QUIET_PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            return port
+    raise Failure("a hundred ports were tried, and all are in use")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy import health
@@ -44,11 +45,9 @@ def _nobody(connection: Connection, said: str) -> Finding:
 
 def _clock(connection: Connection) -> Finding:
     """This machine's clock against that of who answers, to a second."""
-    before = time.time()
-    answer = health.ask(connection.address, connection.ca, connection.plain)
-    ours = (before + time.time()) / 2
+    ours, date = min((_asked(connection) for _ in range(3)), key=lambda one: one.took)[1:]
     try:
-        theirs = parsedate_to_datetime(answer.date or "").timestamp()
+        theirs = parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):
         return ok("clock", "the SuperLink tells no time; the certificates' holds")
     ahead = ours - theirs - 0.5  # a header has whole seconds
@@ -61,6 +60,21 @@ def _clock(connection: Connection) -> Finding:
     if abs(ahead) > AHEAD / 2:
         return warn("clock", said, way)
     return ok("clock", "is that of the SuperLink, to some seconds")
+
+
+class _Asked(NamedTuple):
+    """One question for the time: the shorter it took, the surer it tells."""
+
+    took: float
+    ours: float
+    date: str
+
+
+def _asked(connection: Connection) -> _Asked:
+    before = time.time()
+    answer = health.ask(connection.address, connection.ca, connection.plain)
+    after = time.time()
+    return _Asked(after - before, (before + after) / 2, answer.date or "")
 
 
 def _shown(connection: Connection) -> Finding:
