@@ -169,7 +169,7 @@ def test_room(tmp_path, monkeypatch):
 
 @contextmanager
 def answering(behind=None, control=404):
-    """One who answers as a SuperLink does, by a clock that is so many seconds behind; or by none."""
+    """One who answers as a SuperLink does, by a clock so many seconds behind, or by none."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
