@@ -111,3 +111,20 @@ def test_a_pooled_threshold_is_a_quantile_up_to_a_bin():
     counts = pooled.count_rows(opinion, labels, COUNTS, "lac")["shared/doubt"]
     found, rows = pooled_threshold(counts, K, 0.25), opinion.total.sort().values
     assert float(rows[44]) <= found <= float(rows[44]) + math.log(K) / 100
+
+
+def test_rows_that_are_all_right_do_not_sharpen_without_end():
+    """With one mistake more, the best temperature is that of confidence n / (n + 1), or near it."""
+    rng = np.random.default_rng(0)
+    for rows in (30, 100, 1000):
+        logits = torch.tensor(rng.normal(size=(rows, 5)))
+        labels = torch.arange(rows) % 5
+        logits[torch.arange(rows), labels] += 8.0
+        probs = logits.softmax(-1)
+        alone = pooled.losses_by_temperature(probs, labels)
+        assert int(alone.argmin()) == 0, "the edge of the grid"
+        best = int((alone + pooled.one_mistake(probs)).argmin())
+        heat = float(pooled.TEMPERATURES[best])
+        sure = (logits / heat).softmax(-1).amax(-1).mean()
+        assert 0.1 < heat < 10
+        assert float(sure) == pytest.approx(rows / (rows + 1), abs=0.5 / (rows + 1))

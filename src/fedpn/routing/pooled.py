@@ -38,6 +38,16 @@ def losses_by_temperature(probs: Tensor, labels: Tensor) -> Tensor:  # -> [T]
     return -scaled.log_softmax(-1).gather(2, true).sum((1, 2))
 
 
+def one_mistake(probs: Tensor) -> Tensor:  # [B, K] -> [T]
+    """The same of one row more, an average one, on which the next best class is right.
+
+    Where all of a few rows are answered rightly, likelihood alone would sharpen without end; n of n
+    does not say that the next will be right as well (Platt, 1999, has the same in his targets).
+    """
+    next_best = probs.topk(2, dim=-1).indices[:, 1]
+    return losses_by_temperature(probs, next_best) / max(len(probs), 1)
+
+
 def as_foreign(labels: Tensor, counts: Tensor) -> Tensor:  # [B], [K] -> [B, K]
     """For each row π_own of a client to whom it would be foreign: with as many classes as this one,
     in the same shares, taken in turn from those that the row is not of.

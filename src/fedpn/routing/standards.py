@@ -27,6 +27,7 @@ from fedpn.routing.pooled import (
     TEMPERATURES,
     cooled,
     losses_by_temperature,
+    one_mistake,
     odd_edges,
     true_scores,
 )
@@ -169,7 +170,8 @@ def _temperatures(decision: Decision, lesson: Lesson, lender: str) -> Tensor:  #
     """Of own inputs by own rows, where there are enough; of foreign ones by all clients'."""
     kept, pooled = ~decision.delegated, lesson.pooled or {}
     nothing = torch.zeros(len(TEMPERATURES), dtype=torch.float64)
-    own = losses_by_temperature(decision.probs[kept], lesson.labels[kept])
+    probs = decision.probs[kept]
+    own = losses_by_temperature(probs, lesson.labels[kept]) + one_mistake(probs)
     if lender or int(kept.sum()) < ENOUGH:
         own = pooled.get(f"{lender or 'shared'}/heat", nothing)
     return torch.stack([_best(own), _best(pooled.get("shared/heat", nothing))])
