@@ -40,25 +40,38 @@ def reasons(results: Tree) -> str:
             found = results["methods"][method][peer]
             without = f"{most(found['without']):.0e}" if "without" in found else ""
             far = f"{most(found['exact']):.0e}"
-            both = _both(**found["agreed"]) if "agreed" in found else ""
+            both = _both(found["agreed"]) if "agreed" in found else ""
             lines.append([title, SIDES[peer], far, without, both, found["differs"]])
     return _lines(lines)
 
 
-def _both(ours: dict[str, float], theirs: dict[str, float]) -> str:
-    pairs = (f"{who} {100 * share:.1f} · {100 * theirs[who]:.1f}" for who, share in ours.items())
-    return ", ".join(pairs)
+def doubles(results: Tree) -> str:
+    """Both sides in double precision after all rounds, where that was asked."""
+    head = ["", "", "accuracy, ours · theirs", "weights apart"]
+    asked = [
+        (title, SIDES[peer], found["agreed_double"])
+        for method, title in TITLES.items()
+        for peer in ("pfllib", "flbench")
+        if "agreed_double" in (found := results["methods"][method][peer])
+    ]
+    rows = [[title, side, _both(f), f"{most(f['apart']):.0e}"] for title, side, f in asked]
+    return _lines([head, *rows])
 
 
-def widest(results: Tree) -> dict[str, float]:
-    """The largest difference of accuracy from ours, in points, by method."""
+def _both(found: Tree) -> str:
+    ours, theirs = found["ours"], found["theirs"]
+    return ", ".join(f"{who} {100 * ours[who]:.1f} · {100 * theirs[who]:.1f}" for who in ours)
+
+
+def gaps(results: Tree) -> dict[tuple[str, str], float]:
+    """The largest difference of accuracy from ours, in points, by method and peer."""
     return {
-        method: max(
+        (method, peer): max(
             100 * abs(share - found[peer]["accuracy"][who])
-            for peer in ("pfllib", "flbench")
             for who, share in found["ours"]["accuracy"].items()
         )
         for method, found in results["methods"].items()
+        for peer in ("pfllib", "flbench")
     }
 
 
