@@ -29,7 +29,7 @@ from fedpn.reporting.tables import (
     worth_table,
 )
 from fedpn.reporting.watch import Seen, in_a_sentence, watch
-from fedpn.reporting.words import OUTCOMES, SOURCES, count, in_bytes, outcome_style, style_of
+from fedpn.reporting.words import OUTCOMES, SOURCES, TAKEN, count, in_bytes, outcome_style, style_of
 from fedpn.routing.outcomes import Source
 
 PARTS = ("report.css", "report.js")
@@ -120,7 +120,9 @@ def _answers(run: Metrics) -> Table | None:
         Source.GLOBAL: found["global_share"],
         Source.NOBODY: 1 - found["coverage"],
     }
-    names = SOURCES if "local" in run.accuracy else SOURCES | {Source.LOCAL: "the one model"}
+    names = TAKEN if run.headline == "bayes" else SOURCES
+    if "local" not in run.accuracy:
+        names = names | {Source.LOCAL: "the one model"}
     guess = share(found["nobody_right"])
     right = {Source.LOCAL: share(found["local_right"]), Source.GLOBAL: share(found["global_right"])}
     rows = [

@@ -34,21 +34,21 @@ def trained(runs: Sequence[Metrics], origin: Origin) -> str:
 def meaning(run: Metrics) -> str:
     """The table in one sentence: who answers how much, how rightly, and what that is worth."""
     sentence = "; ".join([*_who_answers(run), *_worth(run)])
+    if sentence and judged_by(run) == "mix":
+        sentence = f"where half of the inputs are foreign to a client, {sentence}"
     return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
 
 
 def _who_answers(run: Metrics) -> Iterator[str]:
     """Each who answers, with its share of inputs and how often it is right."""
-    found, inputs = run.measures, _inputs(run)
-    own, shared = found["local_share"], found["global_share"]
+    found = run.measures
     if found["coverage"] is None:
         return
+    own, shared = found["local_share"], found["global_share"]
     if own:
-        yield f"{_own_model(run, share(own), inputs)}{_right(found['local_right'])}"
+        yield _first(run, share(own), found["local_right"])
     if shared:
-        part = share(shared) if own else f"{share(shared)} of {inputs}"
-        told = f"the federation's model answers what it does not ({part})"
-        yield f"{told}{_right(found['global_right'])}"
+        yield _second(run, share(shared), found["global_right"])
     nobody = 1 - found["coverage"]
     if not own and not shared:
         yield "nobody answers any input"
@@ -56,22 +56,34 @@ def _who_answers(run: Metrics) -> Iterator[str]:
         yield f"nobody answers the other {share(nobody)}"
 
 
-def _own_model(run: Metrics, part: str, inputs: str) -> str:
-    """What the model answers that is asked first; one without a switch answers whatever comes."""
+def _first(run: Metrics, part: str, right: float | None) -> str:
+    """What is answered as the client's own; a model without a switch answers whatever comes."""
     if run.headline == "global":
-        return f"the one model of all clients answers {part} of {inputs}"
-    who = "the client's own model" if run.clients == 1 else "a client's own model"
-    if "local" in run.accuracy and judged_by(run) == "mix":
-        return f"{who} answers what it knows ({part} of {inputs})"
-    return f"{who} answers {part} of {inputs}"
+        whole = f"the one model of all clients answers {part}"
+    elif judged_by(run) != "mix":
+        who = "the client's own model" if run.clients == 1 else "a client's own model"
+        whole = f"{who} answers {part} of own inputs"
+    elif run.headline == "bayes":
+        return _taken("its own", part, right)
+    elif "local" in run.accuracy:
+        whole = f"its own model answers what it knows ({part})"
+    else:
+        whole = f"its own model answers {part}"
+    return whole if right is None else f"{whole}, {share(right)} right"
 
 
-def _right(value: float | None) -> str:
-    return "" if value is None else f", {share(value)} right"
+def _second(run: Metrics, part: str, right: float | None) -> str:
+    """What is answered as foreign to the client."""
+    if run.headline == "bayes":
+        return _taken("others'", part, right)
+    whole = f"the federation's model answers what it does not ({part})"
+    return whole if right is None else f"{whole}, {share(right)} right"
 
 
-def _inputs(run: Metrics) -> str:
-    return "inputs, half of them foreign" if judged_by(run) == "mix" else "own inputs"
+def _taken(whose: str, part: str, right: float | None) -> str:
+    """Bayes' rule has no two answerers: both models have a say, by whose an input seems to be."""
+    rightly = "" if right is None else f" {share(right)} right"
+    return f"what is taken for {whose} ({part}) is answered{rightly}"
 
 
 def _worth(run: Metrics) -> Iterator[str]:
@@ -112,8 +124,7 @@ def gains(run: Metrics, clients: Sequence[ClientMetrics]) -> list[str]:
     closed = run.measures["gap_closed"]
     if closed is not None:
         told.append(
-            f"Of what a perfect choice between both models would add to the better one, it gains "
-            f"{share(closed)}."
+            f"Of what the oracle adds to the better one of both models, it gains {share(closed)}."
             if closed >= 0
             else "It is below the better one of both models alone."
         )

@@ -58,7 +58,7 @@ def in_a_sentence(found: Sequence[Watch]) -> str:
     alarms = list(dict.fromkeys(one.alarm for one in found if one.alarm))
     if alarms:
         return f"To watch: {'; '.join(alarms)}."
-    return "Nothing stands out to watch."
+    return "No alarms."
 
 
 def _warnings(seen: Seen) -> Iterator[Watch]:
@@ -135,7 +135,7 @@ def _strangers(seen: Seen) -> Iterator[Watch]:
             "strangers are answered",
         )
         return
-    cost = f" Of these test inputs, which are none, the gate refuses {share(refused)}."
+    cost = f" None of these test inputs is one; the gate refuses {share(refused)} of them."
     yield Watch(
         "Strangers",
         "Inputs like nothing that anybody trained on are answered by nobody."

@@ -17,11 +17,17 @@ WAYS = {
     "global": "the federation's model alone",
     "switch": "the paper's switch between both",
     "bayes": "Bayes' rule over both",
-    "oracle": "knows which inputs are foreign: what a perfect choice between both would give",
+    "oracle": "is told which inputs are foreign: these go to the federation's model, own ones to "
+    "the client's",
 }
 SOURCES = {
     Source.LOCAL: "the client's own model",
     Source.GLOBAL: "the federation's model",
+    Source.NOBODY: "nobody",
+}
+TAKEN = {  # under Bayes' rule, in which both models have a say in every answer
+    Source.LOCAL: "as the client's own",
+    Source.GLOBAL: "as others'",
     Source.NOBODY: "nobody",
 }
 OUTCOMES = {
