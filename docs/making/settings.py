@@ -1,8 +1,11 @@
 """Every setting, from the dataclasses that `fedpn settings` reads."""
 
 import inspect
+import itertools
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from importlib import resources
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tomli_w
@@ -10,8 +13,8 @@ import tomli_w
 from fedpn.algorithms import ALGORITHMS
 from fedpn.algorithms.base import FedAvg
 from fedpn.core.bounds import Bounds
-from fedpn.core.settings import words
-from fedpn.runs.config import Config
+from fedpn.core.settings import leaves, words
+from fedpn.runs.config import Config, resolve
 from fedpn.runs.glossary import ALGORITHM
 from making.tables import cell, code, table
 
@@ -29,9 +32,9 @@ from:
 fedpn settings --algorithm ditto --dataset mnist
 ```
 
-Named sets come with presets that go over these defaults; what you type goes over both. `[method]`
-speaks to whichever algorithm runs, and a section with an algorithm's name, such as `[ditto]`, to
-that one alone.
+Named sets come with [presets](#presets-by-dataset) that go over these defaults; what you type goes
+over both. `[method]` speaks to whichever algorithm runs, and a section with an algorithm's name,
+such as `[ditto]`, to that one alone.
 """
 
 
@@ -53,7 +56,36 @@ def page() -> str:
         if lines:
             about = f"[{algorithm.__name__}](../methods.md#{name}), beside what `[method]` has."
             sections.append(_section(f"`[{name}]`", about, lines))
-    return "\n\n".join([INTRO.strip(), *sections]) + "\n"
+    return "\n\n".join([INTRO.strip(), *sections, presets()]) + "\n"
+
+
+def presets() -> str:
+    """What named sets have instead of the defaults, and why."""
+    usual, digits = Config(), resolve([{"dataset": "digits"}])
+    about = (
+        "The defaults above are those of data without a preset, such as your own: "
+        f"{usual.clients} clients, {usual.rounds} rounds. These sets have some of their own; so "
+        f"`fedpn run`, on digits, has {digits.clients} clients and {digits.rounds} rounds."
+    )
+    files = sorted((resources.files("fedpn.runs") / "presets").iterdir(), key=lambda f: f.name)
+    lines = [
+        _preset(f.name, f.read_text(encoding="utf-8")) for f in files if f.name.endswith(".toml")
+    ]
+    return "\n\n".join(["## Presets by dataset", about, table(["dataset", "preset", "why"], lines)])
+
+
+def _preset(name: str, text: str) -> list[str]:
+    """
+    >>> _preset("a.toml", '# Few\\n# rows.\\nrounds = 9\\n[posterior.routing]\\nrouter = "msp"')
+    ['`a`', '`rounds = 9`<br>`routing.router = "msp"` (posterior networks)', 'Few rows.']
+    """
+    first = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    why = " ".join(line.removeprefix("#").strip() for line in first)
+    set_to = []
+    for key, value in leaves(tomllib.loads(text)):
+        whose = " (posterior networks)" if key.startswith("posterior.") else ""
+        set_to.append(code(f"{key.removeprefix('posterior.')} = {_toml(value)}") + whose)
+    return [code(name.removesuffix(".toml")), "<br>".join(set_to), cell(why)]
 
 
 def _section(title: str, about: str, lines: Any) -> str:
@@ -66,8 +98,8 @@ def rows(kind: type, names: list[str] | None = None) -> Iterator[list[str]]:
     said, hints = words(kind), get_type_hints(kind, include_extras=True)
     for f in fields(kind):
         if names is None or f.name in names:
-            default = tomli_w.dumps({"x": _plain(f.default)}).removeprefix("x = ").strip()
-            yield [code(f.name), may_be(hints[f.name]), code(default), cell(said.get(f.name, ""))]
+            about = cell(said.get(f.name, ""))
+            yield [code(f.name), may_be(hints[f.name]), code(_toml(f.default)), about]
 
 
 def may_be(hint: Any) -> str:
@@ -93,8 +125,9 @@ def _in_words(bounds: Bounds) -> str:
     return f"at least {bounds.low:g}" if wide else str(bounds)
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def _toml(value: Any) -> str:
+    plain = list(value) if isinstance(value, tuple) else value
+    return tomli_w.dumps({"x": plain}).removeprefix("x = ").strip()
 
 
 def _about(kind: type) -> str:

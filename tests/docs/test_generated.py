@@ -10,7 +10,8 @@ import pytest
 import blocks  # noqa: F401  (it knows where pages are made)
 import fedpn
 from fedpn.cli.main import _parser
-from fedpn.core.settings import leaves
+from fedpn.core.settings import leaves, words
+from fedpn.runs.config import resolve
 from fedpn.runs.glossary import glossary
 from making import api, commands, measured, methods, settings, tables
 
@@ -34,6 +35,29 @@ def test_settings_are_those_that_the_command_prints(algorithm):
         own = page[page.index(title) :] if title in page else ""
         line = f"| `{name}` |"
         assert line in part.split("\n## ")[0] or line in own.split("\n## ")[0], key
+
+
+def test_every_setting_says_what_it_is_for():
+    for line in settings.page().splitlines():
+        if line.startswith("| "):
+            assert all(cell.strip() for cell in line.strip("|").split("|")), line
+
+
+@pytest.mark.parametrize("algorithm", fedpn.ALGORITHMS.values(), ids=fedpn.ALGORITHMS)
+def test_every_setting_of_an_algorithm_says_what_it_is_for(algorithm):
+    """Also where an algorithm has another default than FedAvg, and so an annotation of its own."""
+    said = words(algorithm)
+    assert [f.name for f in fields(algorithm) if not said.get(f.name)] == []
+
+
+def test_presets_are_those_that_runs_have():
+    part = settings.page().partition("## Presets by dataset")[2].split("\n## ")[0]
+    config = resolve([{"dataset": "digits"}])
+    assert f"on digits, has {config.clients} clients and {config.rounds} rounds" in part
+    assert f"`clients = {config.clients}`<br>`rounds = {config.rounds}`" in part
+    router = resolve([{"dataset": "mnist"}]).routing.router
+    (mnist,) = re.findall("^.*`mnist`.*$", part, re.MULTILINE)
+    assert f'`routing.router = "{router}"` (posterior networks)' in mnist
 
 
 def test_commands_are_all_that_can_be_typed():

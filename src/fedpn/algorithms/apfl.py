@@ -1,7 +1,7 @@
 """Adaptive personalised federated learning (Deng et al., 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ class APFL(Twin):
     mixed model predicts.
     """
 
-    alpha: Share = 0.5
-    alpha_lr: NonNegative = 0.01
+    alpha: Annotated[Share, "α before the first round: the own model's share of the mixture"] = 0.5
+    alpha_lr: Annotated[NonNegative, "of α, which each client learns; 0: it stays"] = 0.01
 
     citation: ClassVar[str] = "Deng et al., 2020"
 

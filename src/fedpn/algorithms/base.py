@@ -24,10 +24,12 @@ class FedAvg:
     definition is mapped over stacked clients in simulation and called on one client on Flower.
     """
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Annotated[Literal["sgd", "adam"], "of local steps"] = "sgd"
     lr: Annotated[Positive, "of local steps"] = 0.01
     momentum: Annotated[Share, "of SGD; of Adam, its first"] = 0.9
-    weight_decay: NonNegative = 0.0
+    weight_decay: Annotated[
+        NonNegative, "an L2 penalty: this times the parameters is added to gradients"
+    ] = 0.0
     optimizer_state: Annotated[
         Literal["average", "reset", "keep"], "what becomes of it between rounds"
     ] = "average"

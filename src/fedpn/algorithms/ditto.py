@@ -1,7 +1,7 @@
 """Fair and robust federated learning through personalisation (Li et al., 2021)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from fedpn.algorithms.twin import Twin
 from fedpn.core.bounds import NonNegative
@@ -14,7 +14,9 @@ from fedpn.core.trees import Slots, split
 class Ditto(Twin):
     """Trains a second, tethered model at home: v ← v − η(∇f_k(v) + λ(v − w_server))."""
 
-    tether: NonNegative = 1.0
+    tether: Annotated[
+        NonNegative, "λ, how strongly a client's own model is held to the server's"
+    ] = 1.0
 
     citation: ClassVar[str] = "Li et al., 2021 (Ditto)"
 

@@ -16,7 +16,7 @@ class FedAvgM(FedAvg):
     """Adds momentum to the server's step: v ← βv + (mean − w), w ← w + v."""
 
     momentum: Annotated[Share, "of the clients: the paper's are plain SGD"] = 0.0
-    server_momentum: Share = 0.9
+    server_momentum: Annotated[Share, "β, of the server's step"] = 0.9
 
     citation: ClassVar[str] = "Hsu et al., 2019"
 

@@ -15,8 +15,8 @@ class FedBABU(FedAvg):
     The paper fine-tunes for 5 epochs, the head (`part = "head"`) or everything ("all").
     """
 
-    part: Literal["head", "all"] = "head"
-    adapt_epochs: Natural = 5
+    part: Annotated[Literal["head", "all"], "what is fine-tuned: the head, or everything"] = "head"
+    adapt_epochs: Annotated[Natural, "of the fine-tuning"] = 5
     # A body that was fitted to a small random head has large outputs.
     adapt_lr: Annotated[Positive, "of the fine-tuning"] = 1e-3
 

@@ -34,9 +34,11 @@ class FedPN(FedAvg):
     train_density: Annotated[Literal["label", "marginal"], "the flow of the label, or of all"] = (
         "label"
     )
-    adapt_epochs: Natural = 10
-    adapt_steps: Natural = 1000
-    adapt_lr: Positive = 1e-3
+    adapt_epochs: Annotated[
+        Natural, "of the personal stage, where each client learns a head and a density of its own"
+    ] = 10
+    adapt_steps: Annotated[Natural, "at least as many, where the epochs give fewer"] = 1000
+    adapt_lr: Annotated[Positive, "of the personal stage, which is by Adam"] = 1e-3
 
     network: ClassVar[str] = "posterior"
     headline: ClassVar[str] = "personal"  # of runs without a switch

@@ -1,7 +1,7 @@
 """Federated optimisation in heterogeneous networks (Li et al., 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -15,7 +15,7 @@ from fedpn.core.trees import Params, Slots
 class FedProx(FedAvg):
     """Keeps clients close to the server: f_k(w) + μ/2·‖w − w_server‖²."""
 
-    mu: NonNegative = 0.1
+    mu: Annotated[NonNegative, "μ, how strongly local steps are held to the server's model"] = 0.1
 
     citation: ClassVar[str] = "Li et al., 2020"
 

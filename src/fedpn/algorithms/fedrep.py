@@ -1,7 +1,7 @@
 """Exploiting shared representations (Collins et al., 2021)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,9 @@ class FedRep(FedPer):
     whole: its optimiser state and its running statistics hold still as well.
     """
 
-    head_share: Share = 0.5
+    head_share: Annotated[
+        Share, "the share of a round's steps that goes to the head; the body has the others"
+    ] = 0.5
 
     citation: ClassVar[str] = "Collins et al., 2021"
 

@@ -25,10 +25,15 @@ class PerFedAvg(FedAvg):
     """
 
     momentum: Annotated[Share, "of the outer steps: the paper's are plain SGD"] = 0.0
-    mode: Literal["first-order", "hessian-free"] = "hessian-free"
-    inner_lr: Positive = 0.01
-    delta: Positive = 1e-3
-    adapt_steps: Natural = 1
+    mode: Annotated[
+        Literal["first-order", "hessian-free"],
+        "second derivatives are left out, or come from a difference of gradients",
+    ] = "hessian-free"
+    inner_lr: Annotated[Positive, "α, of the inner step"] = 0.01
+    delta: Annotated[Positive, "δ: hessian-free takes those gradients at w ± δg"] = 1e-3
+    adapt_steps: Annotated[
+        Natural, "steps on its own training rows that a client takes before it predicts"
+    ] = 1
     adapt_lr: Annotated[
         NonNegative, "of the step before it predicts; 0: inner_lr, as in training"
     ] = 0.0

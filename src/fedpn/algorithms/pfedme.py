@@ -19,10 +19,10 @@ class PFedMe(FedAvg):
     Each step minimises on its batch by a few gradient steps, which go on from the last θ.
     """
 
-    momentum: Share = 0.0
-    tether: Positive = 15.0
-    inner_steps: Count = 5
-    inner_lr: Positive = 0.01
+    momentum: Annotated[Share, "of the steps of w: the paper's are plain SGD"] = 0.0
+    tether: Annotated[Positive, "λ, how strongly θ, a client's own model, is held to w"] = 15.0
+    inner_steps: Annotated[Count, "gradient steps towards θ on each batch"] = 5
+    inner_lr: Annotated[Positive, "of those steps"] = 0.01
     mix: Annotated[float, Bounds(above=0, high=2), "β, of the server's step to the mean"] = 1.0
 
     headline: ClassVar[str] = "personal"

@@ -1,7 +1,7 @@
 """Stochastic controlled averaging (Karimireddy et al., 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class Scaffold(FedAvg):
     clients that joined times their mean change.
     """
 
-    momentum: Share = 0.0
+    momentum: Annotated[Share, "must be 0: gradients are read off clients' moves"] = 0.0
 
     citation: ClassVar[str] = "Karimireddy et al., 2020"
 

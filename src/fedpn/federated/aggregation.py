@@ -15,7 +15,11 @@ from fedpn.core.trees import Slots, map_slots
 class AggregationSettings:
     """How uploads become one: `private` clips each and adds Gaussian noise to their mean."""
 
-    rule: Literal["mean", "median", "trimmed", "krum", "multikrum", "private"] = "mean"
+    rule: Annotated[
+        Literal["mean", "median", "trimmed", "krum", "multikrum", "private"],
+        "mean: weighted by clients' rows; private: each clipped, with noise on the mean; the "
+        "others: sound though some clients mean harm",
+    ] = "mean"
     byzantine: Annotated[Share, "the share of clients that robust means are prepared for"] = 0.2
     clip: Annotated[Positive, "the norm to which `private` bounds what a client moves by"] = 1.0
     noise: Annotated[NonNegative, "its standard deviation, in units of the clip"] = 1.0

@@ -42,7 +42,9 @@ class Config:
     clients: Annotated[
         Count, "whom rows are dealt to; where the data name theirs, those are kept"
     ] = 20
-    rounds: Natural = 100
+    rounds: Annotated[
+        Natural, "how often clients train and the server averages; `analytic` has none"
+    ] = 100
     seed: Annotated[Seed, "of everything that is drawn"] = 0
     data: DataSettings = field(default_factory=DataSettings)
     model: ModelSettings = field(default_factory=ModelSettings)

@@ -76,6 +76,9 @@ class ModelSettings:
         "of a posterior network, one a class; or file.py:Own, made by Own(dim, classes, layers)",
     ] = "radial"
     layers: Annotated[Depth, "of each density"] = 30
-    norm: Literal["auto", "none", "batch", "group"] = "auto"
+    norm: Annotated[
+        Literal["auto", "none", "batch", "group"],
+        "what normalises the encoder's layers; auto: batch for ResNets, none for others",
+    ] = "auto"
     pretrained: Annotated[str, "weights of the encoder, a safetensors file"] = ""
     frozen: Annotated[bool, "whether the encoder stays as it is, pretrained or random"] = False
