@@ -76,7 +76,7 @@ mutants: $(READY)
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .package runs build dist site src/*.egg-info
 
-# All that development needs, by version and hash, but PyTorch, of which the CPU version is taken.
+# All that development needs, by version and hash, but PyTorch, which comes first and may be another build.
 lock: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
 	echo 'torch ; python_version < "3"' > .no-torch
@@ -84,7 +84,8 @@ lock: $(READY)
 		--override .no-torch --no-header --no-annotate --quiet --output-file requirements-dev.lock
 	rm .no-torch
 
-# PyTorch first, at the CPU version: a looser request brings gigabytes of CUDA.
+# PyTorch first, at the version that is tested. For Linux pip may bring CUDA's libraries with it, gigabytes that are not
+# used here; pytorch.org tells how to have the CPU build, and one that is in .venv already is kept.
 $(READY): pyproject.toml requirements-dev.lock
 	test -d .venv || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0

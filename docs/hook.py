@@ -71,6 +71,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return PICTURE.sub(inline, html)
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """The ledger is one file that stands alone; on the site it has a way back."""
+    page = Path(config.site_dir) / "ledger.html"
+    back = '<p><a href="index.html">fedpn</a> · <a href="paper/ledger.html">with the menu</a></p>'
+    text = page.read_text("utf-8")
+    page.write_text(text.replace("<body>", f"<body>\n{back}", 1), encoding="utf-8")
+
+
 def on_env(env: Any, config: MkDocsConfig, files: Files) -> Any:
     """Nothing of ours is left for the theme to write out."""
     config.extra.pop("places", None)

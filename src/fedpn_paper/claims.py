@@ -7,7 +7,7 @@ from fedpn_paper import figure_claims
 from fedpn_paper.figure import typeset
 from fedpn_paper.grid import COLUMNS, PAPER_SETS, RESNET_METHODS, is_small
 from fedpn_paper.published import benchmark
-from fedpn_paper.results import Duel, Results, stat
+from fedpn_paper.results import Duel, Results, Stat, stat
 from fedpn_paper.tables import set_title
 from fedpn_paper.verdict import SMALL, Verdict, share
 
@@ -46,6 +46,19 @@ def _toughest(
     return min((d for d in duels if d), key=lambda duel: duel.lead.mean, default=None)
 
 
+def _with_seeds(results: Results, told: dict[str, tuple[str, Duel]]) -> tuple[str, str]:
+    """What is told of duels by set, and the seeds that they are of where FedPN has more."""
+    seeds = {}
+    for dataset, (_, duel) in told.items():
+        names = ", ".join(map(str, duel.seeds))
+        word = "seed" if len(duel.seeds) == 1 else "seeds"
+        fewer = len(duel.seeds) < len(results.of(dataset, "fedpn"))
+        seeds[dataset] = f" ({word} {names}, which both have)" if fewer else ""
+    common = next(iter(seeds.values()), "") if len(set(seeds.values())) == 1 else ""
+    lines = (line + ("" if common else seeds[name]) for name, (line, _) in told.items())
+    return common, _list(lines)
+
+
 def best_on_mix(results: Results) -> Verdict:
     claim = "On Mix FedPN is the winner by a large margin (Table 2)."
     lines, without, count = [], [], 0
@@ -61,7 +74,7 @@ def best_on_mix(results: Results) -> Verdict:
         )
         normed = results.accuracy(dataset, "fedavg", "mix", "norm", seeds=duel.seeds)
         if normed and normed.mean > duel.theirs.mean:
-            line += f" and {normed} of FedAvg with BatchNorm"
+            line += f" and {normed} of FedAvg with BatchNorm{_alone(normed, duel)}"
         if duel.lead.mean > 0:
             without.append(100 * (alone.mean - duel.theirs.mean) / duel.lead.mean)
         else:
@@ -75,6 +88,11 @@ def best_on_mix(results: Results) -> Verdict:
             "may favour it."
         )
     return Verdict(claim, share(len(without), count), why + _with_resnet(results))
+
+
+def _alone(normed: Stat, duel: Duel) -> str:
+    """Says so where a figure is of one seed beside others of several."""
+    return " (one seed)" if normed.seeds == 1 < len(duel.seeds) else ""
 
 
 def _with_resnet(results: Results) -> str:
@@ -118,15 +136,16 @@ def _reason(results: Results, dataset: str, duel: Duel) -> str:
 
 def best_on_ood(results: Results) -> Verdict:
     claim = "On OOD FedPN is superior (appendix B.3, Table 6)."
-    lines, good, count = [], 0, 0
+    told, good, count = {}, 0, 0
     for dataset in _sets(results, "fedpn"):
         duel = _toughest(results, dataset, "ood", OTHERS)
         if duel is None:
             continue
         count, good = count + 1, good + (duel.lead.mean > 0)
         against = f"{duel.theirs} of {COLUMNS[duel.other]}"
-        lines.append(f"{set_title(dataset, results)} {duel.ours} against {against}")
-    why = f"Best on {good} of {count}, each against its toughest rival: {_list(lines)}."
+        told[dataset] = f"{set_title(dataset, results)} {duel.ours} against {against}", duel
+    seeds, lines = _with_seeds(results, told)
+    why = f"Best on {good} of {count}, each against its toughest rival{seeds}: {lines}."
     return Verdict(claim, share(good, count), why)
 
 
@@ -211,17 +230,18 @@ def local_on_par(results: Results) -> Verdict:
 def _near_the_best(
     results: Results, claim: str, others: Collection[str], who: str, slack: float
 ) -> Verdict:
-    lines, good, count = [], 0, 0
+    told, good, count = {}, 0, 0
     for dataset in _sets(results, "fedpn"):
         duel = _toughest(results, dataset, "ind", others, who)
         if duel is None:
             continue
         count, good = count + 1, good + (duel.lead.mean >= -slack)
         best = f"{duel.theirs} of {COLUMNS.get(duel.other, 'Local')}"
-        lines.append(f"{set_title(dataset, results)} {duel.ours} against {best}")
+        told[dataset] = f"{set_title(dataset, results)} {duel.ours} against {best}", duel
+    seeds, lines = _with_seeds(results, told)
     why = (
-        f"No more than {slack:g} points below its toughest rival on InD on {good} of {count}: "
-        f"{_list(lines)}."
+        f"No more than {slack:g} points below its toughest rival on InD on {good} of {count}"
+        f"{seeds}: {lines}."
     )
     return Verdict(claim, share(good, count), why)
 

@@ -77,6 +77,19 @@ def test_methods_are_compared_on_like_seeds():
     assert "MNIST 90.0 (its global model alone 90.0) against 92.0" in verdict_.why
 
 
+@pytest.mark.parametrize("judge", [claims.switch_on_ind, claims.local_on_par, claims.best_on_ood])
+def test_seeds_are_named_where_a_rival_has_fewer(judge):
+    """Else the verdict's figure of FedPN seems to contradict the table's, which is of all seeds."""
+    both = [_fedpn("svhn", mix, seed) for seed, mix in enumerate((0.8, 0.9))]
+    rivals = [record("svhn", "fedavg", 0.7, seed=seed) for seed in (0, 1)]
+    rivals += [record("svhn", "local", 0.1, seed=seed) for seed in (0, 1)]
+    assert "which both have" not in judge(Results((*both, *rivals))).why
+    assert "(seed 0, which both have): SVHN" in judge(Results((*both, rivals[0]))).why
+    mnist = _fedpn("mnist", 0.8), record("mnist", "fedavg", 0.7)
+    told = judge(Results((*both, rivals[0], *mnist))).why
+    assert told.count("(seed 0, which both have)") == 1 and "FedAvg (seed 0, which both" in told
+
+
 def test_results_over_seeds():
     results = Results(
         tuple(record("mnist", "fedpn", m, seed=i) for i, m in enumerate((0.97, 0.98)))
