@@ -133,7 +133,8 @@ def test_a_sample_is_answered_and_its_place_is_lit(digits_page):
     assert (who == "Nobody answers") == label.startswith("no answer (perhaps ")
     assert page.locator(".class").count() == 10
     assert page.locator(".class.chosen").count() == 1
-    assert page.locator(".class").first.locator(".bar").count() == 4
+    views = 3 if who == "Nobody answers" else 4  # the answer is none where nobody answers
+    assert page.locator(".class").first.locator(".bar").count() == views
     expect(page.locator("#feed li").first).to_contain_text("client 2, no. 1")
 
 
@@ -189,15 +190,51 @@ def test_a_person_labels_what_nobody_answered(digits_page):
     line.get_by_label("Class of no. 1").select_option("4")
     line.get_by_role("button", name="Save").click()
     expect(page.locator("#reviews")).to_have_text("Nothing waits.")
-    expect(page.locator("#reviews-said")).to_have_text("No. 1 is kept as 4.")
+    expect(page.locator("#reviews-said")).to_have_text("No. 1 is labelled 4.")
     expect(page.locator("#feed li").first).to_contain_text("A person said: 4")
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_becomes_of_a_label_is_told(browser, pictures, tmp_path, keep):
+    with (
+        served(pictures, tmp_path / "d.db", keep_inputs=keep) as address,
+        opened(browser, address) as page,
+    ):
+        words = "for later training" if keep else "nothing can be trained on it"
+        expect(page.locator("#reviews-about")).to_contain_text(words)
+
+
+def test_of_what_nobody_answers_both_models_chances_are_told(digits_page):
+    page = digits_page
+    with page.expect_response("**/v1/predict") as heard:
+        page.get_by_role("button", name=re.compile("strange: noise")).click()
+    assert decision(page)[0] == "Nobody answers"
+    (told,) = heard.value.json()["answers"]
+    assert "sure" not in page.inner_text("#verdict")
+    expect(page.locator("#feed li").first.locator("div").first).to_have_text(
+        f"Nobody answers; perhaps {told['guess']}"
+    )
+    assert "The answer" not in page.inner_text(".legend >> nth=0")
+    views = [told["explanation"][name] for name in ("local", "global")]
+    for name, line in zip(views[0], page.locator(".class").all(), strict=True):
+        numbers = line.locator("span").last.inner_text().split(" / ")
+        for view, number in zip(views, numbers, strict=True):
+            shown = float(re.sub(r"[^\d]", "", number))
+            assert shown == pytest.approx(100 * view[name], abs=1)
 
 
 def test_drift_is_drawn_and_warned_of(browser, pictures, tmp_path):
     with served(pictures, tmp_path / "d.db") as address, opened(browser, address) as page:
-        expect(page.locator("#chart svg")).to_be_visible()
         noise = np.random.default_rng(0).integers(0, 256, (60, 28, 28)).tolist()
-        page.request.post(f"{address}v1/predict", data={"client": "0", "inputs": noise})
+
+        def ask(inputs):
+            page.request.post(f"{address}v1/predict", data={"client": "0", "inputs": inputs})
+
+        for count, more in ((0, 1), (1, 28), (29, 31)):
+            expect(page.locator("#chart")).to_have_text(
+                f"{count} of 30 inputs of this client: too few to tell."
+            )
+            ask(noise[count : count + more])
         expect(page.locator(".warning")).to_contain_text("% strangers among the last 60 inputs")
         assert page.locator("#chart polyline").count() == 3
         assert page.locator("#chart [stroke-dasharray]").count() == 2

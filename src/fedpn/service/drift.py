@@ -38,6 +38,7 @@ def drift(recent: Sequence[Tree], bundle: Bundle) -> Tree:
     parts = [range(i, min(i + PART, len(recent))) for i in range(0, len(recent), PART)]
     return {
         "rows": len(recent),
+        "fewest": FEWEST,
         "strangers": shares["strangers"]._asdict(),
         "abstentions": shares["abstentions"]._asdict(),
         "own_share": recent[-1]["own_share"] if recent else None,

@@ -84,7 +84,7 @@ def add_health(app: FastAPI, service: Service) -> None:
             "version": fedpn.__version__,
             "clients": len(service.library.clients),
             "keeps_decisions": service.decisions is not None,
-            "keeps_inputs": service.keep_inputs,
+            "keeps_inputs": service.keep_inputs and service.decisions is not None,
             "problem": service.library.problem,
             "limits": asdict(service.limits),
         }

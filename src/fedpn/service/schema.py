@@ -156,6 +156,7 @@ class Drift(BaseModel):
     """Whether inputs are as calibration led one to expect."""
 
     rows: int
+    fewest: int = Field(description="rows below which the shares tell nothing")
     strangers: Expected
     abstentions: Expected
     own_share: float | None

@@ -11,20 +11,30 @@ from fedpn.core.errors import UserError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN = "FEDPN_TOKEN"
+DECISIONS = "decisions.db"
 
 
 def add(commands: Any) -> None:
     text = "answer over HTTP, with a page that shows who answers and why"
     option = command(commands, "serve", _serve, text).add_argument
     option("runs", type=Path, nargs="+", metavar="RUN", help="finished runs, or exported folders")
-    option("--host", default="127.0.0.1", help=f"beyond this machine ${TOKEN} must be set")
-    option("--port", type=int, default=8080)
+    option(
+        "--host",
+        default="127.0.0.1",
+        help=f"where it listens; beyond this machine ${TOKEN} must be set (default: 127.0.0.1)",
+    )
+    option("--port", type=int, default=8080, help="(default: 8080)")
     option(
         "--decisions",
-        default="decisions.db",
-        help="an SQLite file or an SQLAlchemy URL, where decisions are kept; none: nowhere",
+        default=DECISIONS,
+        help="an SQLite file or an SQLAlchemy URL, where decisions are kept; the word none: "
+        f"nowhere (default: {DECISIONS} in the current folder)",
     )
-    option("--keep-inputs", action="store_true", help="keep inputs too, so that they can be told")
+    option(
+        "--keep-inputs",
+        action="store_true",
+        help="keep inputs too, so that labelled ones can be trained on (fedpn reviews)",
+    )
     option("--certificate", type=Path, help="TLS: a certificate, as PEM")
     option("--key", type=Path, help="TLS: its key, as PEM")
     option("--threads", type=int, default=0, help="of PyTorch (default: its own choice)")
@@ -33,7 +43,7 @@ def add(commands: Any) -> None:
     option = command(commands, "reviews", _reviews, text).add_argument
     option("run", type=Path, metavar="RUN", help="the finished run, or exported folder")
     option("--client", help="whose; needed where there are several")
-    option("--decisions", default="decisions.db", help="where decisions are kept")
+    option("--decisions", default=DECISIONS, help=f"where they are kept (default: {DECISIONS})")
     option("--out", type=Path, required=True, help="an .npz file")
 
 
