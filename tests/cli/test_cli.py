@@ -510,3 +510,44 @@ def test_predict_reads_pictures_as_training_does(tmp_path):
     assert names[0] == "a/0.jpg"
     assert (asked == trained.x).all()
     assert asked[0, 0, :, -1].mean() > 200
+
+
+def test_columns_of_a_table_are_named_as_for_a_check(tmp_path):
+    """What `fedpn data check` takes, `fedpn run` takes as well."""
+    table = tmp_path / "clinic.csv"
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{a:.3f},{b:.3f},{'ill' if a > 0 else 'well'},{'anna' if i % 2 else 'elisabeth'}"
+        for i, (a, b) in enumerate(rng.normal(size=(120, 2)))
+    ]
+    table.write_text("pulse,pressure,state,site\n" + "\n".join(lines) + "\n")
+    words = [str(table), "--label", "state", "--client", "site"]
+    assert main(["data", "check", *words]) == 0
+    out = tmp_path / "run"
+    small = ["--algorithm", "analytic", "--set", "head.fourier=5", "--out", str(out)]
+    assert main(["run", *words, *small]) == 0
+    assert store.read_json(out / "metrics.json")["clients"] == 2
+
+
+def test_half_an_option_is_none(capsys):
+    assert main(["run", "--round", "3"]) == 2
+    assert "--round" in capsys.readouterr().err
+
+
+def test_a_file_that_is_none_is_told_without_a_table(quick_run, tmp_path, capsys):
+    assert main(["predict", str(quick_run), str(tmp_path / "none.npz"), "--client", "0"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_on_a_terminal_answers_stand_in_columns(quick_run, tmp_path, capsys, monkeypatch):
+    np.savez(tmp_path / "new.npz", images=fedpn.open_dataset("digits").x[:12, 0])
+    words = ["predict", str(quick_run), str(tmp_path / "new.npz"), "--client", "0"]
+    assert main(words) == 0
+    plain = capsys.readouterr().out.splitlines()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(plain) == 13 and not any("\t" in line for line in lines)
+    place = lines[0].index("confidence")
+    shown = [line[place:].split()[0] for line in lines[1:]]
+    assert shown == [line.split("\t")[2] for line in plain[1:]]

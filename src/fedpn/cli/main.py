@@ -44,7 +44,10 @@ EXTRAS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells mistakes in one sentence."""
+    """Tells mistakes in one sentence; half an option is none, and not another's."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False} | kwargs)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")

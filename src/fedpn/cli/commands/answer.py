@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fedpn.core.plain import plain
 from fedpn.core.rows import write_rows
 
 SECONDS = 5.0  # between two lines of progress
+FIRST = 100  # rows that tell how wide columns are
 SHOWN = ("answer", "confidence", "source", "outcome", "reason")
 TRUST = "run the code that this folder names (a router, a rule or a head of somebody's own)"
 
@@ -54,6 +56,7 @@ def _add_predict(commands: Any) -> None:
 
 def _predict(options: argparse.Namespace) -> None:
     from fedpn.routing.bayes import Bayes
+    from fedpn.routing.outcomes import Outcome
     from fedpn.serving.inputs import input_parts
     from fedpn.serving.predict import load
     from fedpn.serving.stream import answer_parts
@@ -65,7 +68,10 @@ def _predict(options: argparse.Namespace) -> None:
         options.inputs, about.blueprint.shape, about.features, options.id, recipe=about.recipe
     )
 
+    known = 0  # inputs that are not strangers to everybody
+
     def rows() -> Iterator[dict[str, Any]]:
+        nonlocal known
         done, shown, remarked = 0, began, False
         for part, answers in answer_parts(predictor, parts, own_share(options.own_share)):
             if part.remark and not remarked:
@@ -79,6 +85,7 @@ def _predict(options: argparse.Namespace) -> None:
                     raise UserError(f"--id {clash}: answers have a column of that name; rename it")
                 yield {"input": name} | passed | row
             done += len(answers)
+            known += sum(answer.outcome != Outcome.STRANGER.label for answer in answers)
             if time.monotonic() - shown > SECONDS:
                 shown = time.monotonic()
                 rate = done / (shown - began)
@@ -88,18 +95,30 @@ def _predict(options: argparse.Namespace) -> None:
         _print(rows(), options.id)
     else:
         print(f"{write_rows(options.out, rows())} answers: {options.out}")
-    if predictor.own_share is not None and isinstance(bundle.rule, Bayes):
+    if known and predictor.own_share is not None and isinstance(bundle.rule, Bayes):
         share = 100 * predictor.own_share
         print(f"{share:.0f} % of these inputs are taken for the client's own", file=sys.stderr)
 
 
 def _print(rows: Iterator[dict[str, Any]], columns: list[str]) -> None:
-    print("\t".join(["input", *map(plain, columns), *SHOWN]))
-    for row in rows:
-        said = row["label"] if row["label"] is not None else f"no answer (perhaps {row['guess']})"
-        cells = [row["input"], *(row[name] for name in columns), said, f"{row['confidence']:.3f}"]
-        cells += [row["source"], row["outcome"], row["reason"]]
-        print("\t".join(plain(str(cell)) for cell in cells))
+    """Lines with tabs for other programs; for people, in columns as wide as the first rows need."""
+    lines = (_cells(row, columns) for row in rows)
+    first = list(islice(lines, FIRST))  # before anything is printed: the file may be none
+    table = [["input", *map(plain, columns), *SHOWN], *first]
+    if not sys.stdout.isatty():
+        for cells in chain(table, lines):
+            print("\t".join(cells))
+        return
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in chain(table, lines):
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        print("  ".join(padded).rstrip())
+
+
+def _cells(row: dict[str, Any], columns: list[str]) -> list[str]:
+    said = row["label"] if row["label"] is not None else f"no answer (perhaps {row['guess']})"
+    cells = [row["input"], *(row[name] for name in columns), said, f"{row['confidence']:.3f}"]
+    return [plain(str(cell)) for cell in (*cells, row["source"], row["outcome"], row["reason"])]
 
 
 def own_share(text: str) -> float | None:

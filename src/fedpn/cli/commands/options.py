@@ -20,6 +20,8 @@ def add_settings(option: Callable[..., Any]) -> None:
     option(
         "--algorithm", help="see `fedpn algorithms`, or file.py:Class of your own (default: fedpn)"
     )
+    option("--label", metavar="COLUMN", help="of a table, what is to be learned (data.label)")
+    option("--client", metavar="COLUMN", help="of a table, whose each row is (data.client)")
     option("--clients", help="how many clients the rows are dealt to")
     option("--rounds", help="federated rounds")
     option("--seed", help="of everything that is drawn (default: 0)")
@@ -59,6 +61,8 @@ def typed_layers(options: argparse.Namespace) -> list[dict[str, Any]]:
         if value is not None:
             plain = name in TEXTS
             layers.append({name: value} if plain else parse_setting(f"{name}={value}"))
+    named = {name: getattr(options, name) for name in ("label", "client")}
+    layers += [{"data": {name: value}} for name, value in named.items() if value is not None]
     if options.device is not None:
         layers.append({"engine": {"device": options.device}})
     if options.router is not None:
