@@ -10,7 +10,8 @@ difference of two weights (`apart`) after all rounds. That difference grows from
 each side is also asked in double precision, for a few short rounds (`exact`): what is left there is
 a difference of code, and `differs` names it. Once it is taken away, `without` is what `exact` was
 and `agreed` the accuracy of both sides after all rounds; `agreed_double` is that in double
-precision, for methods whose accuracy rounding alone moves (`--double`).
+precision, for methods that single precision leaves apart (`--double`). First weights are drawn
+in the precision of a run, so accuracies of the two precisions are not to be compared.
 """
 
 import argparse

@@ -179,8 +179,15 @@ def test_every_difference_of_weights_is_rounding_or_has_a_cause(name, method):
         assert max(found["exact"].values()) > ROUNDING
 
 
+def test_who_is_far_from_ours_is_who_the_docs_name(peers):
+    gaps = import_module("peers_table").gaps(KEPT)
+    far = {pair for pair, points in gaps.items() if points > 1.2}
+    assert far == {("scaffold", "pfllib"), ("scaffold", "flbench"), ("apfl", "flbench")}
+
+
 def test_the_docs_show_the_tables(peers):
     tables = import_module("peers_table")
     page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
     assert tables.table(KEPT) in page
     assert tables.reasons(KEPT) in page
+    assert tables.doubles(KEPT) in page
