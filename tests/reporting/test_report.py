@@ -1,6 +1,7 @@
 """The report of a run: on the terminal, as a page, and of files that are not what was written."""
 
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 
@@ -13,7 +14,8 @@ from fedpn.cli.main import main
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.data.sources.datasets import load as load_dataset
-from fedpn.reporting import report
+from fedpn.reporting import charts, report
+from fedpn.reporting.drawing import Frame
 
 NAMES = [
     "$x_",
@@ -90,7 +92,7 @@ def test_the_page_is_the_same_twice_and_names_its_files(run):
     for name in report.FILES:
         assert name in page
     assert "config.toml" in report.FILES
-    assert page.count('role="img"') == 10
+    assert page.count('role="img"') == 9
     assert page.startswith("<!doctype html>")
 
 
@@ -245,6 +247,27 @@ def test_every_way_of_answering_is_shown(run):
     assert "bayes" in report.text([run])
 
 
+def test_a_curve_far_above_the_others_leaves_the_chart_and_that_is_said():
+    low, high = [0.0, 0.0, 0.04], [0.0, 0.2, 0.5]
+    found = charts.surest({"local": high, "bayes": low})
+    assert "The axis ends at 5.0 %: local goes on, to 50.0 %." in found.caption
+    (picture,) = found.pictures
+    assert picture.count("<polyline") == 2
+    frame = Frame(height=300)
+    heights = [float(y) for y in re.findall(r"[\d.]+,([\d.]+)", picture)]
+    assert min(heights) == frame.top
+    assert [row.cells[1] for row in found.table.rows][-1] == "50.0"
+    assert "The axis ends" not in charts.surest({"local": high, "bayes": [0.0, 0.1, 0.2]}).caption
+
+
+def test_axes_are_named_and_shares_are_in_percent(run):
+    page = page_of(run)
+    for name in ("client", "class", "true class", "answer", "share of inputs, %"):
+        assert re.search(rf'class="axis"[^>]*>{name}</text>', page), name
+    for name in ("share of rows, %", "confidence, %", "share wrong, %", "accuracy, %"):
+        assert f">{name}</text>" in page, name
+
+
 def test_a_run_that_knows_little(run):
     """As the server of a deployment: no figures but curves, no images, unknown classes."""
 
@@ -257,5 +280,5 @@ def test_a_run_that_knows_little(run):
     change(run, "metrics.json", lambda t: t.pop("by_class"))
     save_file({}, run / "gallery.safetensors")
     page = page_of(run)
-    assert page.count('role="img"') == 3  # loss, accuracy, bytes
+    assert page.count('role="img"') == 2  # loss, accuracy
     assert "Some inputs" not in page and "Class by class" not in page

@@ -40,7 +40,9 @@ def page_file(quick_run, tmp_path_factory):
     classes = [*"abcdefgh", EVIL, "javascript:alert(3)"]
     store.write_json(run / "bundle.json", tree | {"clients": CLIENTS, "classes": classes})
     lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
-    counted = [line | {"sent": 2_000_000, "received": 1_500_000} for line in lines]
+    counted = [
+        line | {"sent": 2_000_000, "received": 1_500_000 + i} for i, line in enumerate(lines)
+    ]
     (run / "history.jsonl").write_text("\n".join(map(json.dumps, counted)))
     report.write_page([run], run / "report.html")
     return run / "report.html"
@@ -111,6 +113,32 @@ def test_a_client_and_a_class_are_picked_out(browser, page_file):
         assert len(column(page, "clients", 1)) == everything
 
 
+def test_a_filter_that_leaves_nothing_says_why(browser, page_file):
+    with opened(browser, page_file) as page:
+        owned = column(page, "clients", 2)[1].split(", ")
+        other = next(name for name in "abcdefgh" if name not in owned)
+        page.get_by_label("client", exact=True).select_option("Charité")
+        page.get_by_label("class", exact=True).select_option(other)
+        assert column(page, "clients", 1) == []
+        expect(page.locator("#filter output")).to_have_text(
+            f"Shown: client Charité, class {other}. Client Charité has no class {other}."
+        )
+        page.get_by_label("class", exact=True).select_option(owned[0])
+        expect(page.locator("#filter output")).not_to_contain_text("has no")
+
+
+def test_a_class_lights_its_own_row_and_column(browser, page_file):
+    with opened(browser, page_file) as page:
+        page.get_by_label("class", exact=True).select_option("b")
+        taken = page.locator("figure", has_text="What is taken for what")
+        for mark in taken.locator("circle").all():
+            place = mark.get_attribute("data-r"), int(mark.get_attribute("data-c")) - 1
+            is_lit = "dim" not in mark.get_attribute("class")
+            assert is_lit == (place[0] == "1" or place[1] == 1)
+        owned = page.locator("figure", has_text="Who owns what").locator("circle:not(.dim)")
+        assert {mark.get_attribute("data-c") for mark in owned.all()} == {"2"}
+
+
 def test_marks_tell_their_values(browser, page_file):
     with opened(browser, page_file) as page:
         tip = page.locator("#tip")
@@ -138,6 +166,18 @@ def test_charts_are_walked_through_with_keys(browser, page_file):
         expect(told).to_contain_text("round 2")
         page.keyboard.press("Escape")
         expect(told).to_be_hidden()
+
+
+def test_names_stay_beside_the_figures_of_a_wide_table(browser, page_file):
+    """On a telephone the first column stays where it is, below the filter."""
+    with opened(browser, page_file, 390) as page:
+        box = page.locator("#clients .scroll")
+        name = box.locator("tbody th").nth(1)
+        before = name.bounding_box()["x"]
+        assert box.evaluate("box => { box.scrollLeft = 90; return box.scrollLeft; }") == 90
+        assert abs(name.bounding_box()["x"] - before) < 1
+        worth = page.locator("#worth .scroll").first
+        assert worth.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
 
 
 def test_names_stay_texts(browser, page_file):

@@ -186,8 +186,13 @@ def test_bytes_are_shown_where_they_were_counted(quick_run, tmp_path, capsys):
     assert total in report.text([run])
     report.write_page([run], run / "report.html")
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert "the server sent 6.0 MB to clients and received 2.0 MB." in page
-    assert "<td>6.0 MB</td>" in page
+    assert "<td>6.0 MB, 3.0 MB in each</td>" in page and "Bytes by round" not in page
+    uneven = [counted[0] | {"sent": 4_000_000}, *counted[1:]]
+    (run / "history.jsonl").write_text("\n".join(map(json.dumps, uneven)))
+    report.write_page([run], run / "report.html")
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "the server sent 7.0 MB to clients and received 2.0 MB." in page
+    assert "<td>7.0 MB</td>" in page and "<td>2.0 MB, 1.0 MB in each</td>" in page
     for wrong in (-1, 1.5, "many"):
         (run / "history.jsonl").write_text(json.dumps(bare[0] | {"sent": wrong}))
         store.seal(run)

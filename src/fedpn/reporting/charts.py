@@ -11,7 +11,7 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from fedpn.core.plain import plain
-from fedpn.reporting.drawing import Frame, Scale, axes, bands, drawing, polyline, tag
+from fedpn.reporting.drawing import Frame, Scale, axes, bands, drawing, inside, polyline, tag
 from fedpn.reporting.finished import Histogram, Reliability
 from fedpn.reporting.history import Round
 from fedpn.reporting.table import Table, plain_table
@@ -19,6 +19,7 @@ from fedpn.reporting.words import in_bytes, style_of
 
 MOST_ROUNDS = 120  # in a table
 EVERY = 5  # of the points of risk and coverage, in a table
+FLATTENED = 3  # times as high as all others: such a curve leaves the chart
 T = TypeVar("T")
 Key = tuple[str, str]  # a class of the style, and what it stands for
 
@@ -39,14 +40,14 @@ def learning(history: Sequence[Round]) -> Iterator[Chart]:
     told = {
         "Loss of the clients' steps": [(r.number, r.loss) for r in history],
         "Accuracy of the federation's model, on rows that nobody trains on": [
-            (r.number, r.accuracy) for r in history
+            (r.number, None if r.accuracy is None else 100 * r.accuracy) for r in history
         ],
     }
-    titles = (("Loss", "loss", "switch"), ("Accuracy", "accuracy", "global"))
+    titles = (("Loss", "loss", "switch"), ("Accuracy", "accuracy, %", "global"))
     for (title, name, style), (caption, pairs) in zip(titles, told.items(), strict=True):
         points = [(x, y) for x, y in pairs if y is not None]
         if points:
-            top = 1.0 if name == "accuracy" else None
+            top = 100.0 if title == "Accuracy" else None
             yield _by_round(f"{title} by round", f"{caption}.", name, style, points, top)
 
 
@@ -73,9 +74,9 @@ def _by_round(
 
 
 def traffic_chart(history: Sequence[Round]) -> Chart | None:
-    """Bytes that went over the wire, round by round."""
+    """Bytes that went over the wire, round by round, where rounds differ in them."""
     known = [r for r in history if r.sent is not None or r.received is not None]
-    if not known:
+    if len({(r.sent, r.received) for r in known}) < 2:
         return None
     numbers = [r.number for r in known]
     columns = {"sent": [r.sent or 0 for r in known], "received": [r.received or 0 for r in known]}
@@ -118,14 +119,14 @@ def _some(points: Sequence[T]) -> list[T]:
 def known_and_unknown(scores: Histogram) -> Chart:
     """The switch's score of known and unknown rows, beside the threshold."""
     frame, edges = Frame(), scores.edges
-    x, y = _scales(frame, edges, [*scores.ind, *scores.ood])
+    x, y = _scales(frame, edges, [100 * share for share in (*scores.ind, *scores.ood)])
     kinds = [("local", scores.ind, "own classes"), ("global", scores.ood, "other classes")]
     kinds = [kind for kind in kinds if any(kind[1])]
-    marks = axes(frame, x, y, ("score above the client's threshold", "share of rows"))
+    marks = axes(frame, x, y, ("score above the client's threshold", "share of rows, %"))
     for style, shares, _ in kinds:
         steps = [(edge, share) for i, share in enumerate(shares) for edge in edges[i : i + 2]]
         outline = [(edges[0], 0.0), *steps, (edges[-1], 0.0)]
-        path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in outline)
+        path = " ".join(f"{x(a):.1f},{y(100 * b):.1f}" for a, b in outline)
         marks.append(tag("polygon", class_=f"area {style}", points=path))
     if edges[0] <= 0 <= edges[-1]:
         bottom = frame.height - frame.bottom
@@ -154,11 +155,11 @@ def known_and_unknown(scores: Histogram) -> Chart:
 def deserved(bins: Reliability) -> Chart:
     """How often answers of some confidence are right."""
     frame = Frame(height=300, top=20, right=22)
-    x, y = frame.across(0, 1), frame.up(0, 1)
+    x, y = frame.across(0, 100), frame.up(0, 100)
     columns = zip(bins.share, bins.confidence, bins.accuracy, strict=True)
-    shown = [(share, c, a) for share, c, a in columns if share > 0]
-    marks = [*axes(frame, x, y, ("confidence", "share that is right"))]
-    marks.append(tag("line", class_="limit", x1=x(0), y1=y(0), x2=x(1), y2=y(1)))
+    shown = [(share, 100 * c, 100 * a) for share, c, a in columns if share > 0]
+    marks = [*axes(frame, x, y, ("confidence, %", "share that is right, %"))]
+    marks.append(tag("line", class_="limit", x1=x(0), y1=y(0), x2=x(100), y2=y(100)))
     marks.append(polyline(((x(c), y(a)) for _, c, a in shown), "switch"))
     marks += [
         tag(
@@ -167,8 +168,8 @@ def deserved(bins: Reliability) -> Chart:
         for i, (share, c, a) in enumerate(shown)
     ]
     off = sum(share * abs(c - a) for share, c, a in shown)
-    told = f"Confidence against the share that is right: off by {100 * off:.1f} points on average."
-    rows = [(f"{100 * c:.0f}", f"{100 * a:.1f}", f"{100 * share:.1f}") for share, c, a in shown]
+    told = f"Confidence against the share that is right: off by {off:.1f} points on average."
+    rows = [(f"{c:.0f}", f"{a:.1f}", f"{100 * share:.1f}") for share, c, a in shown]
     head = ("confidence, %", "right, %", "of all rows, %")
     title = "Is confidence deserved?"
     return Chart(
@@ -184,14 +185,16 @@ def surest(risks: dict[str, list[float]]) -> Chart | None:
     known = {who: risk for who, risk in risks.items() if len(risk) > 1}
     if not known:
         return None
-    frame = Frame(height=300)
-    x, y = _scales(frame, [0.0, 1.0], [value for risk in known.values() for value in risk])
-    marks = axes(frame, x, y, ("share of rows answered, surest first", "share wrong"))
+    frame, highest = Frame(height=300), {who: max(risk) for who, risk in known.items()}
+    top = _top(list(highest.values()))
+    x, y = _scales(frame, [0.0, 100.0], [0.0, 100 * top])
+    marks = axes(frame, x, y, ("share of rows answered, %, surest first", "share wrong, %"))
     for who, risk in known.items():
-        last = len(risk) - 1
-        marks.append(polyline(((x(i / last), y(v)) for i, v in enumerate(risk)), style_of(who)))
+        curve = [(i / (len(risk) - 1), value) for i, value in enumerate(risk)]
+        for part in inside(curve, top):
+            marks.append(polyline(((x(100 * a), y(100 * b)) for a, b in part), style_of(who)))
     steps = [i * EVERY / 100 for i in range(100 // EVERY + 1)]
-    marks += bands(frame, [x(step) for step in steps])
+    marks += bands(frame, [x(100 * step) for step in steps])
     rows = [
         (
             f"{100 * s:.0f}",
@@ -204,8 +207,29 @@ def surest(risks: dict[str, list[float]]) -> Chart | None:
     return Chart(
         title,
         "Share of wrong answers where only the surest are given, by the answering model's total "
-        "uncertainty.",
+        f"uncertainty.{_beyond(highest, top)}",
         [drawing(frame, marks, f"Wrong among the surer half: {', '.join(halves)}.")],
         plain_table(title, ("answered, %", *(f"{plain(who)} wrong, %" for who in known)), rows),
         [(style_of(who), plain(who)) for who in known],
+    )
+
+
+def _top(highest: Sequence[float]) -> float:
+    """Where the axis ends: above all curves, or above all but one that would flatten the others.
+
+    >>> _top([0.5, 0.04, 0.03]), _top([0.5, 0.3]), _top([0.5]), _top([0.5, 0.0])
+    (0.05, 0.5, 0.5, 0.5)
+    """
+    worst, *rest = sorted(highest, reverse=True)
+    if not rest or not 0 < FLATTENED * rest[0] < worst:
+        return worst
+    return 1.25 * rest[0]
+
+
+def _beyond(highest: dict[str, float], top: float) -> str:
+    """Says whose curve leaves the chart, and how high it goes."""
+    return "".join(
+        f" The axis ends at {100 * top:.1f} %: {plain(who)} goes on, to {100 * value:.1f} %."
+        for who, value in highest.items()
+        if value > top
     )

@@ -18,6 +18,7 @@ WIDTH = 420  # of every chart, in its own units: it is scaled to its place
 LETTER = 6.4  # how wide a letter is, about
 LONGEST = 24  # letters of a name
 Tick = tuple[float, str]
+Point = tuple[float, float]
 
 
 def tag(name: str, *inside: str, **attributes: float | str) -> Markup:
@@ -135,7 +136,7 @@ def beside(frame: Frame, ticks: Iterable[Tick], name: str = "") -> list[Markup]:
     return drawn
 
 
-def polyline(points: Iterable[tuple[float, float]], kind: str) -> Markup:
+def polyline(points: Iterable[Point], kind: str) -> Markup:
     """A line; a single point is a dot, for a line through it would not be seen."""
     places = list(points)
     if len(places) == 1:
@@ -143,8 +144,28 @@ def polyline(points: Iterable[tuple[float, float]], kind: str) -> Markup:
     return tag("polyline", class_=f"line {kind}", points=_path(places))
 
 
-def _path(points: Iterable[tuple[float, float]]) -> str:
+def _path(points: Iterable[Point]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def inside(points: Sequence[Point], top: float) -> list[list[Point]]:
+    """The parts of a curve that are not above a height, each cut where it crosses it.
+
+    >>> inside([(0, 0.0), (1, 4.0), (2, 0.0)], 2)
+    [[(0, 0.0), (0.5, 2)], [(1.5, 2), (2, 0.0)]]
+    """
+    parts: list[list[Point]] = []
+    for i, (x, y) in enumerate(points):
+        before = points[i - 1] if i else None
+        crossing = []
+        if before and (before[1] > top) != (y > top):
+            share = (top - before[1]) / (y - before[1])
+            crossing = [(before[0] + share * (x - before[0]), top)]
+        if y <= top and (before is None or before[1] > top):
+            parts.append([])
+        if parts and (crossing or y <= top):
+            parts[-1] += [*crossing, *([(x, y)] if y <= top else [])]
+    return parts
 
 
 def bands(frame: Frame, places: Sequence[float]) -> list[Markup]:

@@ -64,3 +64,13 @@ def traffic(history: Sequence[Round]) -> tuple[int, int] | None:
     if all(r.sent is None and r.received is None for r in history):
         return None
     return sum(r.sent or 0 for r in history), sum(r.received or 0 for r in history)
+
+
+def each_round(history: Sequence[Round]) -> tuple[int | None, int | None]:
+    """Bytes that every round sent and received, where that is the same in all of them.
+
+    >>> each_round([Round(1, None, None, sent=3, received=2), Round(2, None, None, sent=3)])
+    (3, None)
+    """
+    sent, received = {r.sent for r in history}, {r.received for r in history}
+    return sent.pop() if len(sent) == 1 else None, received.pop() if len(received) == 1 else None

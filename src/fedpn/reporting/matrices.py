@@ -14,6 +14,7 @@ from fedpn.routing.outcomes import Outcome
 MOST = 60  # clients, or classes, that are drawn
 LINE = 19  # between two names
 SLIM = 13  # between two bars
+NAME = 16  # room for the name of an axis
 
 
 def ownership(counts: Sequence[Sequence[int]], origin: Origin) -> Chart:
@@ -32,7 +33,7 @@ def ownership(counts: Sequence[Sequence[int]], origin: Origin) -> Chart:
     return Chart(
         title,
         f"Training rows of each client and class; area is the number of rows.{_part(origin)}",
-        [_bubbles((clients, classes), sizes, styles, "class", told)],
+        [_bubbles((clients, classes), sizes, styles, ("class", "client"), told)],
         Table(f"{title}: training rows", ["client", *map(short, classes)], rows),
     )
 
@@ -57,7 +58,7 @@ def confusion(counts: Sequence[Sequence[int]], origin: Origin) -> Chart:
         title,
         "Of the rows of each class, the share that is given each answer; the diagonal is right."
         f"{_part(origin)}",
-        [_bubbles((classes, classes), sizes, styles, "answer", told)],
+        [_bubbles((classes, classes), sizes, styles, ("answer", "true class"), told)],
         Table(f"{title}: rows", ["true class", *map(short, classes)], rows),
     )
 
@@ -73,23 +74,21 @@ def _bubbles(
     names: tuple[Sequence[str], Sequence[str]],
     sizes: Sequence[Sequence[float]],
     styles: Sequence[Sequence[str]],
-    below_name: str,
+    axes: tuple[str, str],
     told: str,
 ) -> Markup:
-    """Circles at rows and columns, their areas by sizes from 0 to 1."""
+    """Circles at rows and columns, their areas by sizes from 0 to 1; each knows its classes."""
     down, across = names
     slanted = room(across) > 18
     foot = 20 + (0.71 * room(across) + 8 if slanted else 18)
-    frame = Frame(16 + LINE * len(down) + foot, room(down) + 12, foot, 8)
+    frame = Frame(16 + LINE * len(down) + foot, room(down) + 12 + NAME, foot, 8)
     width = (frame.width - frame.right - frame.left) / max(len(across), 1)
     x = [frame.left + (j + 0.5) * width for j in range(len(across))]
     y = [frame.top + 4 + (i + 0.5) * LINE for i in range(len(down))]
     step = max(1, round(12 / width + 0.5))  # names need a line each
     marks = [
-        *below(
-            frame, [(x[j], short(across[j])) for j in range(0, len(x), step)], below_name, slanted
-        ),
-        *beside(frame, [(y[i], short(name)) for i, name in enumerate(down)]),
+        *below(frame, [(x[j], short(across[j])) for j in range(0, len(x), step)], axes[0], slanted),
+        *beside(frame, [(y[i], short(name)) for i, name in enumerate(down)], axes[1]),
     ]
     largest = min(LINE, max(width, 6)) * 0.48
     marks += [
@@ -98,6 +97,7 @@ def _bubbles(
             class_=f"fill {styles[i][j]}",
             data_r=str(i),
             data_c=str(j + 1),
+            data_of=f"{i} {j}" if down is across else str(j),
             cx=x[j],
             cy=y[i],
             r=max(largest * size**0.5, 1.2),
@@ -144,10 +144,13 @@ def outcomes(shares: dict[str, list[list[float]]], origin: Origin) -> Chart | No
 
 def _bars(clients: Sequence[str], shares: Sequence[Sequence[float]], title: str, at: int) -> Markup:
     line = LINE if len(clients) <= 20 else SLIM
-    frame = Frame(26 + line * len(clients) + 38, room(clients) + 12, 38, 22)
-    x = frame.across(0, 1)
+    frame = Frame(26 + line * len(clients) + 38, room(clients) + 12 + NAME, 38, 22)
+    x, percent = frame.across(0, 1), frame.across(0, 100)
     marks = [tag("text", title, class_="title", x=frame.left, y=13)]
-    marks += below(frame, [(x(v), text) for v, text in x.ticks(5)], "share of inputs")
+    marks += below(
+        frame, [(percent(v), text) for v, text in percent.ticks(5)], "share of inputs, %"
+    )
+    marks += beside(frame, [], "client")
     for i, name in enumerate(clients):
         y, done, parts = frame.top + 4 + i * line, 0.0, []
         for outcome, share in zip(Outcome, shares[i], strict=True):

@@ -14,7 +14,7 @@ from fedpn.reporting import charts, finished, matrices, story
 from fedpn.reporting.charts import Chart
 from fedpn.reporting.classes import ByClass, read_by_class
 from fedpn.reporting.finished import Example, Figures, Metrics, Origin
-from fedpn.reporting.history import Round, read_history, traffic
+from fedpn.reporting.history import Round, each_round, read_history, traffic
 from fedpn.reporting.pixels import data_uri
 from fedpn.reporting.table import Row, Table, plain_table
 from fedpn.reporting.tables import (
@@ -33,6 +33,7 @@ from fedpn.reporting.words import OUTCOMES, SOURCES, TAKEN, count, in_bytes, out
 from fedpn.routing.outcomes import Source
 
 PARTS = ("report.css", "report.js")
+WAYS_OF_BYTES = ("sent to clients", "received from clients")
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,9 @@ def _provenance(runs: Sequence[Metrics], origin: Origin, history: Sequence[Round
     bytes_ = traffic(history)
     if bytes_:
         rounds = count(len(history), "round")
-        facts[f"sent to clients in {rounds}"] = in_bytes(bytes_[0])
-        facts[f"received from clients in {rounds}"] = in_bytes(bytes_[1])
+        for way, total, each in zip(WAYS_OF_BYTES, bytes_, each_round(history), strict=True):
+            alike = f", {in_bytes(each)} in each" if each is not None and len(history) > 1 else ""
+            facts[f"{way} in {rounds}"] = f"{in_bytes(total)}{alike}"
     return plain_table("Where this comes from", ("fact", "value"), facts.items(), texts=2)
 
 

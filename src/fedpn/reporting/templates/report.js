@@ -28,8 +28,8 @@
       lit = mark;
       mark.classList.add("on");
       tip.textContent = words(mark);
-      tip.hidden = false;
     }
+    tip.hidden = false;
     const box = tip.getBoundingClientRect();
     tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - box.width - 8))}px`;
     tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;
@@ -57,7 +57,8 @@
       show(next, box.left + box.width / 2, box.top + box.height / 2);
     });
   }
-  addEventListener("scroll", hide, { passive: true });
+  // Keys that move the page go on from the mark where they were.
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
   // Tables: a click on a column's head orders by it; what is unknown stays last.
   const names = new Intl.Collator(undefined, { numeric: true });
@@ -102,12 +103,19 @@
     }
     for (const mark of all("[data-r]")) {
       const row = rowsOf.get(mark.closest("figure").querySelector("table"))[mark.dataset.r];
-      mark.classList.toggle("dim", row.hidden);
+      mark.classList.toggle("dim", row.hidden || !has(mark, "of", kind.value));
     }
     const shown = [client, kind]
       .filter((select) => select.value)
       .map((select) => `${select.name} ${select.selectedOptions[0].textContent}`);
-    told.textContent = shown.length ? `Shown: ${shown.join(", ")}` : "";
+    told.textContent = shown.length ? `Shown: ${shown.join(", ")}${missing(client, kind)}` : "";
+  };
+  // Where nothing is left of a table, it says why.
+  const missing = (client, kind) => {
+    const known = [...document.querySelector("#clients tbody").rows];
+    if (known.some((row) => !row.hidden)) return "";
+    const [one, other] = [client, kind].map((select) => select.selectedOptions[0].textContent);
+    return client.value ? `. Client ${one} has no class ${other}.` : `. No client has class ${other}.`;
   };
   form.hidden = false;
   form.addEventListener("change", apply);
