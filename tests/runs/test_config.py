@@ -208,7 +208,8 @@ def test_settings_are_printed_with_the_words_of_their_annotations(name):
     """Bounds and words share an annotation: neither hides the other."""
     text = glossary(name, "mnist")
     lines = text.splitlines()
-    assert f"rounds = {150 if ALGORITHMS[name].trains else 0}" in lines
+    rounds = f"rounds = {150 if ALGORITHMS[name].trains else 0}  # how often clients train"
+    assert any(line.startswith(rounds) for line in lines)
     assert 'dataset = "mnist"  # a named set, or a path to your own' in lines
     assert "outliers = 0.1  # the share of rows like its own that a client delegates" in lines
     assert "shrinkage = 0.1  # of its covariances towards that of all classes" in lines
