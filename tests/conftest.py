@@ -9,6 +9,7 @@ import torch
 import fedpn
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the programs that tests start, too
 
 QUICK = {
     "rounds": 2,
