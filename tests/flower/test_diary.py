@@ -37,4 +37,4 @@ def test_a_node_that_is_asked_whether_it_is_there_says_so(tmp_path, capsys):
     diary = Diary(tmp_path)
     diary.begin("query.alive", RecordDict(), 0)
     diary.end("query.alive", RecordDict(), 0, 0.0)
-    assert capsys.readouterr().out == "fedpn: told that it is here, 0.0 s, 0 bytes sent\n"
+    assert capsys.readouterr().out == "fedpn: told that it is here, 0.0 s, 0 B sent\n"

@@ -11,6 +11,7 @@ from flwr.app import RecordDict
 
 from fedpn import __version__
 from fedpn.flower.status import FILE, Warnings, write_status
+from fedpn.flower.watch.words import size
 
 WORDS = {
     "query.introduce": "told its name and the form of its data",
@@ -106,16 +107,6 @@ class Diary:
         told = f", loss {loss:.4f}" if kind == "train" and isinstance(loss, float) else ""
         whose = f"run {run}: " if run else ""
         return f"{whose}{words}{told}, {seconds:.1f} s, {size(sent)} sent"
-
-
-def size(count: int) -> str:
-    """
-    >>> size(512), size(180_000)
-    ('512 bytes', '180 kB')
-    """
-    if count < 1000:
-        return f"{count} bytes"
-    return f"{count / 1e3:.0f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"
 
 
 def _whole(value: Any) -> int:
