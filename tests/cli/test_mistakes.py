@@ -203,6 +203,7 @@ OTHERS = {
     "join nowhere good.npz --client x --out z": "nowhere",
     "forget RUN --client 0 --out y": "has a head that was trained, which cannot forget",
     "serve nowhere": "nowhere",
+    "serve FOLDER --keep-inputs --decisions none": "--keep-inputs needs a place",
     "serve FOLDER --port 99999999": "--port is 99999999, but must be from 1 to 65535",
     "serve FOLDER --host 0.0.0.0": "set $FEDPN_TOKEN to a long secret",
     "frobnicate": "invalid choice: 'frobnicate'",

@@ -11,7 +11,7 @@ from fedpn.core.errors import UserError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN = "FEDPN_TOKEN"
-DECISIONS = "decisions.db"
+DECISIONS, NOWHERE = "decisions.db", "none"
 
 
 def add(commands: Any) -> None:
@@ -66,6 +66,8 @@ def _serve(options: argparse.Namespace) -> int:
         raise UserError(f"${TOKEN} has {len(token)} characters; use at least 16")
     if bool(options.certificate) != bool(options.key):
         raise UserError("TLS needs both --certificate and --key")
+    if options.keep_inputs and options.decisions == NOWHERE:
+        raise UserError("--keep-inputs needs a place to keep them: leave --decisions none away")
     if options.threads:
         import torch
 
@@ -112,7 +114,7 @@ def _open(where: str) -> Any:
 
     from fedpn.service.decisions import Decisions
 
-    if where == "none":
+    if where == NOWHERE:
         return None
     url = where if "://" in where else f"sqlite:///{where}"
     try:
