@@ -27,8 +27,8 @@ from fedpn.routing.pooled import (
     TEMPERATURES,
     cooled,
     losses_by_temperature,
-    one_mistake,
     odd_edges,
+    one_mistake,
     true_scores,
 )
 from fedpn.routing.rule import Decision, Lesson, Rule, Scores, Views, of_one_model
