@@ -62,11 +62,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Pictures that we drew become part of the page, so that they follow its colours."""
+    """Pictures that we drew become part of the page, so that they follow its colours.
+
+    One that has a narrow form too, `NAME-narrow.svg`, shows that on small screens.
+    """
+    pictures = Path(config.docs_dir) / "pictures"
 
     def inline(found: re.Match[str]) -> str:
-        drawn = (Path(config.docs_dir) / "pictures" / found[3]).read_text("utf-8")
-        return f'<figure class="picture">{drawn}</figure>'
+        drawn, slim = pictures / found[3], pictures / found[3].replace(".svg", "-narrow.svg")
+        wide = f'<figure class="picture">{drawn.read_text("utf-8")}</figure>'
+        if not slim.exists():
+            return wide
+        narrow = f'<figure class="picture narrow">{slim.read_text("utf-8")}</figure>'
+        return wide.replace('"picture"', '"picture wide"', 1) + narrow
 
     return PICTURE.sub(inline, html)
 
