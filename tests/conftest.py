@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fedpn
+from pages import CHROMIUM, OPTIONS
 
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the programs that tests start, too
@@ -34,6 +35,18 @@ def closed_form_run(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("closed") / "run"
     fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
     return out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser, or a skip that says what is missing."""
+    play = pytest.importorskip("playwright.sync_api", reason="tests of pages need playwright")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no {CHROMIUM}")
+    with play.sync_playwright() as playing:
+        browser = playing.chromium.launch(executable_path=str(CHROMIUM), args=OPTIONS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

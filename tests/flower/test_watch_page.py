@@ -2,27 +2,16 @@
 
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 import statuses
 from fedpn.flower.watch.page import serve_page
+from pages import PATIENCE, watched
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the page's tests need playwright")
 expect = sync_api.expect
-expect.set_options(timeout=60000)
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no {CHROMIUM}")
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+expect.set_options(timeout=PATIENCE)
 CONTRAST = """() => {
     const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
@@ -41,34 +30,17 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=str(CHROMIUM), args=OPTIONS)
-        yield browser
-        browser.close()
-
-
 @contextmanager
 def opened(browser, place, width=1280, scheme="light", accepted=None):
-    """The page over a place; nothing may go wrong on it but what is accepted."""
-    wrong = []
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
-    page.set_default_timeout(60000)
-    page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-    page.on(
-        "request",
-        lambda r: "127.0.0.1" in r.url or r.url.startswith("data:") or wrong.append(r.url),
-    )
-    with serve_page([place], 0) as served:
+    """The page over a place."""
+    here = lambda url: "127.0.0.1" in url or url.startswith("data:")  # noqa: E731
+    with (
+        serve_page([place], 0) as served,
+        watched(browser, width, accepted, here, color_scheme=scheme) as page,
+    ):
         page.goto(served.address)
         page.wait_for_selector(".card")
         yield page, served
-    context.close()
-    assert [text for text in wrong if accepted is None or accepted not in text] == []
 
 
 @pytest.fixture

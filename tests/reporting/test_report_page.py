@@ -7,29 +7,18 @@ import re
 import shutil
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from fedpn.core import store
 from fedpn.reporting import report
+from pages import PATIENCE, watched
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the page's tests need playwright")
 expect = sync_api.expect
-expect.set_options(timeout=60000)  # a busy machine takes its time
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no {CHROMIUM}")
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+expect.set_options(timeout=PATIENCE)
 EVIL = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 CLIENTS = ["St. Anna", "Charité", EVIL, "名前"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=str(CHROMIUM), args=OPTIONS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +39,11 @@ def page_file(quick_run, tmp_path_factory):
 
 @contextmanager
 def opened(browser, path, width=1280, **options):
-    """The page from its file; it must fetch nothing, and nothing may go wrong on it."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-    page, wrong = context.new_page(), []
-    page.set_default_timeout(60000)
-    page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-    page.on("request", lambda request: request.url.startswith("http") and wrong.append(request.url))
-    page.goto(path.as_uri())
-    yield page
-    context.close()
-    assert wrong == []
+    """The page from its file, which must fetch nothing."""
+    off_line = lambda url: not url.startswith("http")  # noqa: E731
+    with watched(browser, width, allows=off_line, **options) as page:
+        page.goto(path.as_uri())
+        yield page
 
 
 def column(page, section, number):

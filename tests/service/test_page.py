@@ -17,30 +17,12 @@ from fedpn.service.app import make_app
 from fedpn.service.decisions import Decisions
 from fedpn.service.decode import to_png
 from fedpn.service.library import Library
+from pages import PATIENCE, watched
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the page's tests need playwright")
 expect = sync_api.expect
-expect.set_options(timeout=60000)  # a busy machine takes its time
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no {CHROMIUM}")
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+expect.set_options(timeout=PATIENCE)
 MARKUP = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=str(CHROMIUM), args=OPTIONS)
-        yield browser
-        browser.close()
 
 
 @contextmanager
@@ -64,18 +46,10 @@ def served(run, database=None, **options):
 
 @contextmanager
 def opened(browser, address, width=1280, accepted=None):
-    """The page at an address; nothing may go wrong on it but what is accepted."""
-    context = browser.new_context(viewport={"width": width, "height": 900})
-    page, wrong = context.new_page(), []
-    page.set_default_timeout(60000)
-    page.on("console", lambda line: line.type == "error" and wrong.append(line.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-    page.goto(address)
-    yield page
-    told = [text for text in wrong if accepted is None or accepted not in text]
-    context.close()
-    assert told == []
+    """The page at an address."""
+    with watched(browser, width, accepted) as page:
+        page.goto(address)
+        yield page
 
 
 @pytest.fixture
