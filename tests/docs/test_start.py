@@ -17,7 +17,7 @@ NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 def shape(lines):
-    """Lines without their numbers, each word once apart, and without remarks on one run."""
+    """Lines in one, spaced alike, without numbers and without remarks on one run."""
     kept = (line for line in lines if not line.startswith("note: "))
     return " ".join(" ".join(NUMBER.sub("#", line) for line in kept).replace("─", "").split())
 
