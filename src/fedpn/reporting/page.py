@@ -138,7 +138,8 @@ def _answers(run: Metrics) -> Table | None:
         for source, part in shares.items()
         if part is not None and (part > 0 or source is Source.NOBODY)
     ]
-    return known(Table("Who answers", ["who answers", "share of inputs", "right"], rows))
+    first = "answered" if names is TAKEN else "who answers"
+    return known(Table("Who answers", [first, "share of inputs", "right"], rows))
 
 
 def _provenance(runs: Sequence[Metrics], origin: Origin, history: Sequence[Round]) -> Table:

@@ -28,7 +28,7 @@ SOURCES = {
 TAKEN = {  # under Bayes' rule, in which both models have a say in every answer
     Source.LOCAL: "as the client's own",
     Source.GLOBAL: "as others'",
-    Source.NOBODY: "nobody",
+    Source.NOBODY: "by nobody",
 }
 OUTCOMES = {
     Outcome.LOCAL_CONFIDENT: "own model, sure",
