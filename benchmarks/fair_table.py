@@ -23,13 +23,15 @@ TITLES = {
     "fedrod": "FedRoD",
 }
 WAYS = {"switch": "its switch", "bayes": "by Bayes' rule"}
-HEAD = "| | chosen | personal InD | OOD | Mix | global InD | OOD | Mix |"
+DATASETS = {"mnist": "MNIST", "fashionmnist": "FashionMNIST"}
+HEAD = "| chosen | personal InD | OOD | Mix | global InD | OOD | Mix |"
 SETS = ("ind", "ood", "mix")
 
 
 def table(results: Tree) -> str:
     """A row for each method that is whole, under the words of its family."""
-    lines, family = [HEAD, "| --- " * 8 + "|"], ""
+    name = results["about"]["dataset"]
+    lines, family = [f"| {DATASETS.get(name, name)} {HEAD}", "| --- " * 8 + "|"], ""
     for row in results["rows"]:
         if "accuracy" not in row:
             continue
