@@ -132,6 +132,18 @@ def test_a_method_without_a_switch_can_promise_too():
     assert float((found.label != taught.labels)[found.answered].double().mean()) <= 0.1
 
 
+def test_forty_of_forty_are_not_taken_for_certainty():
+    """Likelihood alone would take the sharpest temperature there is."""
+    labels = torch.arange(40) % 2
+    logits = torch.zeros(40, 3)
+    logits[torch.arange(40), labels] = 3.0
+    clear = Views(*(of_logits(logits, torch.zeros(40, 1)),) * 2, torch.zeros(40))
+    _, held = teach(None, Lesson(clear, labels, OWN), RoutingSettings())
+    assert float(held.temperature[0]) > 0.2
+    found = hold(decide(None, clear, held), clear, held)
+    assert float(found.probs.amax(-1).mean()) == pytest.approx(40 / 41, abs=0.02)
+
+
 def test_temperatures_make_confidence_deserved_and_change_no_answer():
     rng = np.random.default_rng(3)
     labels, logits = rows(rng, 2000, [0, 1])
