@@ -135,7 +135,7 @@ def test_a_method_without_a_switch_can_promise_too():
 def test_forty_of_forty_are_not_taken_for_certainty():
     """Likelihood alone would take the sharpest temperature there is."""
     labels = torch.arange(40) % 2
-    logits = torch.zeros(40, 3)
+    logits = torch.zeros(40, len(OWN))
     logits[torch.arange(40), labels] = 3.0
     clear = Views(*(of_logits(logits, torch.zeros(40, 1)),) * 2, torch.zeros(40))
     _, held = teach(None, Lesson(clear, labels, OWN), RoutingSettings())
