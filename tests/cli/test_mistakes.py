@@ -203,6 +203,8 @@ OTHERS = {
     "join nowhere good.npz --client x --out z": "nowhere",
     "forget RUN --client 0 --out y": "has a head that was trained, which cannot forget",
     "serve nowhere": "nowhere",
+    "run digits --client 5": "digits is no table; --clients says how many there are",
+    "run digits --label 5": "data.label names a column, but digits is no table",
     "serve FOLDER --keep-inputs --decisions none": "--keep-inputs needs a place",
     "serve FOLDER --port 99999999": "--port is 99999999, but must be from 1 to 65535",
     "serve FOLDER --host 0.0.0.0": "set $FEDPN_TOKEN to a long secret",

@@ -16,8 +16,8 @@ from fedpn import __version__
 from fedpn.core.errors import UserError
 from fedpn.core.trees import map_slots, unflatten
 from fedpn.flower.app import masks, models, secure, state
-from fedpn.flower.app.own import own_seed
-from fedpn.flower.app.policy import Policy, read_policy, write_policy
+from fedpn.flower.app.own import own_seed, refuse_other_nodes
+from fedpn.flower.app.policy import Policy, check_steps, read_policy, write_policy
 from fedpn.flower.app.records import Order, has_tensors, pack_order, read_order
 from fedpn.runs.config import to_tree
 from flower_grid import LocalGrid
@@ -99,6 +99,9 @@ def test_a_run_keeps_the_settings_that_it_began_with(change, hospital):
     assert "not those that it began with" in told
     more = tree_of(rounds=7, clients=3, engine__cohort=2)  # of one that goes on after a stop
     assert not ask(hospital, "train.sum", tree=more, phase="normalise")[0]["error"]
+    fewer = tree_of()  # as an older fedpn wrote them, which knew one setting less
+    del fewer["train"]["least"]
+    assert not ask(hospital, "train.sum", tree=fewer, phase="normalise")[0]["error"]
 
 
 def test_another_question_of_a_kind_is_answered_three_times_at_most(hospital):
@@ -114,10 +117,9 @@ def test_another_question_of_a_kind_is_answered_three_times_at_most(hospital):
 REFUSED = {
     "a batch of one": ({"train__batch": 1}, "a batch has at least 2 rows"),
     "a batch of one, no rounds": ({"train__batch": 1, "rounds": 0}, "at least 2 rows"),
-    "a million epochs": ({"train__epochs": 10**6}, "at most 100000 local steps"),
-    "a million rounds by itself": ({"train__late": 10**6}, "at most 100000 local steps"),
-    "a million own epochs": ({"fedavg": {"adapt_epochs": 10**6}}, "at most 100000 local steps"),
-    "a million steps": ({"train__steps": 10**6}, "at most 100000 local steps"),
+    "a million epochs": ({"train__epochs": 10**6}, "the settings of train make 4000000"),
+    "a million own epochs": ({"fedavg": {"adapt_epochs": 10**6}}, "the settings of adapt make"),
+    "ten million steps": ({"train__steps": 10**7}, "must be at most 1000000"),
     "a million rounds": ({"rounds": 10**6}, "at most 10000 rounds"),
     "a file as weights": ({"model__pretrained": "/etc/passwd"}, "no file is read"),
     "code as algorithm": ({"algorithm": "/tmp/evil.py:Evil"}, "executes no code"),
@@ -312,12 +314,28 @@ def test_a_secret_that_was_cut_short_is_not_used(hospital, tmp_path):
         own_seed(tmp_path / "state", "rows")
 
 
-def test_runs_of_long_ago_do_not_fill_the_disk(tmp_path, monkeypatch):
+def test_work_is_counted_as_it_will_be_done():
+    """Of a large node an honest run passes; who comes late plays rounds for one message."""
+    run = settings("fedavg", {"rounds": 100, "train": {"epochs": 5, "batch": 64}})
+    check_steps(run, Policy(), 2_000_000)
+    with pytest.raises(UserError, match="the settings of train make 1562500"):
+        check_steps(run, Policy(), 2_000_000, late=True)
+    check_steps(replace(run, rounds=0), Policy(), 10**9)
+
+
+def test_models_of_long_ago_do_not_fill_the_disk_and_what_was_asked_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "KEPT", 3)
     for i in range(6):
-        place = state.NodeState(tmp_path, f"run{i}", "data").place
-        os.utime(place, (i, i))
-    assert {p.name for p in (tmp_path / "runs").iterdir()} == {"run3", "run4", "run5"}
+        node = state.NodeState(tmp_path, f"run{i}", "data")
+        node.save(1, {"model": {"w": torch.zeros(3)}}, 0)
+        refuse_other_nodes(node.place, "question", [1, 2, 3])
+        (memory,) = node.place.glob("memory-*")
+        os.utime(memory, (i, i))
+    state.NodeState(tmp_path, "last", "data")
+    kept = {path.parent.name for path in tmp_path.rglob("memory-*")}
+    assert kept == {"run3", "run4", "run5"}
+    with pytest.raises(UserError, match="came off for other nodes already"):
+        refuse_other_nodes(tmp_path / "runs/run0", "question", [1, 2])
     with pytest.raises(UserError, match="cannot be that of a directory"):
         state.NodeState(tmp_path, "x" * 65, "data")
 

@@ -107,7 +107,7 @@ def test_questions_grow_rarer(tmp_path, clock):
     doubts, asked = Doubts(grid), []
     for second in range(500):
         clock.now, before = float(second), len(grid.sent)
-        assert not doubts.answered([SECOND])
+        assert not doubts.poll([SECOND])
         asked += [second] * (len(grid.sent) - before)
     assert asked == [31, 92, 213, 454]
 
@@ -116,14 +116,14 @@ def test_an_answer_that_cannot_be_read_is_none(tmp_path, clock):
     grid = LocalGrid(nodes(tmp_path, 2))
     doubts = Doubts(grid)
     clock.now = lost.DOUBT + 1
-    assert not doubts.answered([SECOND])
+    assert not doubts.poll([SECOND])
     assert doubts.asked
 
     def broken(numbers):
         raise ValueError("not a message")
 
     grid.pull_messages = broken
-    assert not doubts.answered([SECOND])
+    assert not doubts.poll([SECOND])
     assert not doubts.asked
 
 

@@ -85,6 +85,24 @@ def test_one_client_to_whom_nothing_is_foreign():
     assert trained([run], ORIGIN) == "One client learned with fedpn on wards, in 5 rounds."
 
 
+def test_where_nothing_is_foreign_and_both_models_answer():
+    """Nodes with data of their own: own inputs, some of which the federation's model answers."""
+    shares = {"local_share": 0.93, "global_share": 0.04, "coverage": 0.97}
+    right = {"local_right": 0.9, "global_right": 0.8}
+    accuracy = {who: row(0.9) for who in (*SWITCHED, "switch")}
+    assert meaning(metrics(accuracy, "bayes", **shares, **right)).startswith(
+        "What is taken for a client's own (93.0 % of own inputs) is answered 90.0 % right; what is "
+        "taken for others' (4.0 %) is answered 80.0 % right; nobody"
+    )
+    assert meaning(metrics(accuracy, "switch", **shares, **right)).startswith(
+        "A client's own model answers what it knows (93.0 % of own inputs), 90.0 % right; the "
+        "federation's model answers what it does not (4.0 %), 80.0 % right"
+    )
+    switch = SWITCHED | {"switch": SWITCHED["bayes"]}
+    alone = metrics(switch, "switch", local_share=0.0, global_share=0.4, coverage=0.4)
+    assert "to a client, the federation's model answers 40.0 %; nobody" in meaning(alone)
+
+
 def test_a_run_that_knows_nothing():
     assert meaning(metrics({"global": row(None)}, "global", coverage=None)) == ""
     analytic = replace(metrics(SWITCHED, "bayes"), rounds=0)

@@ -58,17 +58,18 @@ def _who_answers(run: Metrics) -> Iterator[str]:
 
 def _first(run: Metrics, part: str, right: float | None) -> str:
     """What is answered as the client's own; a model without a switch answers whatever comes."""
+    mixed = judged_by(run) == "mix"
+    someone = "the client" if run.clients == 1 else "a client"
+    who, of = ("its", "") if mixed else (f"{someone}'s", " of own inputs")
+    chosen = "local" in run.accuracy and (mixed or bool(run.measures["global_share"]))
     if run.headline == "global":
-        whole = f"the one model of all clients answers {part}"
-    elif judged_by(run) != "mix":
-        who = "the client's own model" if run.clients == 1 else "a client's own model"
-        whole = f"{who} answers {part} of own inputs"
-    elif run.headline == "bayes":
-        return _taken("its own", part, right)
-    elif "local" in run.accuracy:
-        whole = f"its own model answers what it knows ({part})"
+        whole = f"the one model of all clients answers {part}{of}"
+    elif run.headline == "bayes" and chosen:
+        return _taken(f"{who} own", f"{part}{of}", right)
+    elif chosen:
+        whole = f"{who} own model answers what it knows ({part}{of})"
     else:
-        whole = f"its own model answers {part}"
+        whole = f"{who} own model answers {part}{of}"
     return whole if right is None else f"{whole}, {share(right)} right"
 
 
@@ -76,7 +77,8 @@ def _second(run: Metrics, part: str, right: float | None) -> str:
     """What is answered as foreign to the client."""
     if run.headline == "bayes":
         return _taken("others'", part, right)
-    whole = f"the federation's model answers what it does not ({part})"
+    what = f"what it does not ({part})" if run.measures["local_share"] else part
+    whole = f"the federation's model answers {what}"
     return whole if right is None else f"{whole}, {share(right)} right"
 
 

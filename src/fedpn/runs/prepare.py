@@ -53,8 +53,10 @@ def read(config: Config, spec: str, cells: bool = False) -> Dataset:
     wanted = d.wanted()
     ways, least = replace(wanted.ways, keep=cells), 1 if d.classes else wanted.least
     dataset = read_dataset(spec, d.image_size or None, wanted._replace(ways=ways, least=least))
-    if d.features and not dataset.features:
-        raise UserError(f"data.features names columns, but {spec} is no table")
+    for name in ("features", "label", "client"):
+        if getattr(d, name) and not dataset.features:
+            hint = "; --clients says how many there are" if name == "client" else ""
+            raise UserError(f"data.{name} names a column, but {spec} is no table{hint}")
     return settle(config, dataset)
 
 

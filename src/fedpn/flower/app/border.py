@@ -36,7 +36,10 @@ class Border(Post):
         good: dict[int, Message] = {}
         for reply in self.post.exchange(asked, timeout):
             node = reply.metadata.src_node_id
-            if reply.has_error() or node not in numbers or node in good:
+            if node not in numbers or node in good:
+                continue
+            if reply.has_error():
+                self.refuse(node, str(reply.error.reason or reply.error.code)[:200])
                 continue
             try:
                 CHECKS[stage](reply, numbers)

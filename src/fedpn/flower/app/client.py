@@ -18,7 +18,9 @@ from fedpn.federated.site import Site
 from fedpn.flower.app.client_app import MASKS
 from fedpn.flower.app.noise import noised
 from fedpn.flower.app.own import own_seed
+from fedpn.flower.app.policy import check_steps
 from fedpn.flower.app.records import Report, pack_report, unpack
+from fedpn.flower.app.state import DRAFT
 from fedpn.flower.app.told import Told
 from fedpn.flower.app.visit import Visit, begin
 from fedpn.runs.measure import about_client, client_metrics
@@ -113,6 +115,7 @@ def personalise(visit: Visit, server: Slots) -> RecordDict:
     """Makes the node's own model, calibrates it, keeps it as a bundle, and tells how good it is."""
     config, share, setup = visit.config, visit.share, visit.setup()
     visit.check_question(None, server)
+    check_steps(config, visit.policy, len(share.rows), late=not visit.order.base)
     server = on_device(server, setup.device)
     site = Site(share.client, setup, 0, setup.observer(config.method, server))
     memory = on_device(visit.memory(setup), setup.device)
@@ -124,7 +127,7 @@ def personalise(visit: Visit, server: Slots) -> RecordDict:
     account = account_of(config, setup.blueprint.shape)
     about = replace(about_models(config, setup, account), clients=(share.name,))
     write_models(visit.state.draft, about, shared_part(config, server), [memory])
-    store.seal(visit.state.place / "draft")
+    store.seal(visit.state.place / DRAFT)
     visit.state.publish()
     figures = about_client(setup.federation, share.client) | client_metrics(record, config.headline)
     if share.partition is None:

@@ -25,7 +25,7 @@ class Doubts:
         self.due = time.monotonic() + DOUBT
         self.asked: dict[str, int] = {}  # questions under way: the node of each
 
-    def answered(self, silent: Iterable[int]) -> set[int]:
+    def poll(self, silent: Iterable[int]) -> set[int]:
         """The nodes that have answered such a question; asks those that are silent, when due."""
         there = {self.asked[number] for number in self._pull()}
         self.asked = {number: node for number, node in self.asked.items() if node not in there}

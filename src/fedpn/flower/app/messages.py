@@ -148,7 +148,7 @@ class Messages:
         names = {there[name]: name for name in chosen.values() if name in there}
         contents = {n: self._order(name, phase, state.round, sent) for n, name in names.items()}
         border = Border(
-            self.roster.post, lambda n, why: self.refuse(names[n], f"broke the masks: {why}")
+            self.roster.post, lambda n, why: self.refuse(names[n], f"is not under the masks: {why}")
         )
         total = Sum(border, self.terms.patience, 1, DIGIT)
         if phase.is_move:

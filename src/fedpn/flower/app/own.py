@@ -17,11 +17,13 @@ from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten
 from fedpn.flower.app.policy import Policy
+from fedpn.flower.app.records import read_config
 from fedpn.flower.app.told import Told
 from fedpn.flower.place import write_whole
+from fedpn.runs.config import to_tree
 
 SECRET, DIARY, SETTINGS, OPENED = "secret", "asked.json", "settings.json", "opened.json"
-FREE = ("rounds", "clients", "engine", "faults")  # settings that may change within a run
+MAY_CHANGE = ("rounds", "clients", "engine", "faults")  # settings that may change within a run
 LENGTH = 32  # bytes of the secret
 DAY = 86_400.0
 OTHERWISE = 3  # questions of one kind in one run, where a server that was killed goes on
@@ -83,24 +85,33 @@ def refuse_other_settings(place: Path, config: str) -> None:
     It may get more rounds or fewer, and other clients, where it goes on after a stop; how this
     machine works is no server's affair.
     """
-    path, tree = place / SETTINGS, json.loads(config)
-    kept = {key: value for key, value in tree.items() if key not in FREE}
-    text = json.dumps(kept, sort_keys=True)
+    path = place / SETTINGS
     if not path.exists():
-        store.write_text(path, text)
-    elif path.read_text(encoding="utf-8") != text:
+        store.write_text(path, config)
+    elif _held(path.read_text(encoding="utf-8")) != _held(config):
         raise Told("this run's settings are not those that it began with")
 
 
-def refuse_other_company(place: Path, mark: str, nodes: Sequence[int]) -> None:
-    """The mask of a question comes off for one company of nodes, not for that less one."""
-    path, told = place / OPENED, sorted(nodes)
-    opened: dict[str, list[int]] = {}
+def _held(config: str) -> dict[str, Any]:
+    """Settings that stay, whole: another fedpn may have written fewer of them."""
+    tree = to_tree(read_config(config))
+    return {key: value for key, value in tree.items() if key not in MAY_CHANGE}
+
+
+def refuse_other_nodes(place: Path, mark: str, nodes: Sequence[int]) -> None:
+    """The mask of a question comes off for one list of nodes, not for all of them but one."""
+    path = place / OPENED
+    digest = hashlib.sha256(json.dumps(sorted(nodes)).encode()).hexdigest()[:16]
+    opened: dict[str, str] = {}
     if path.exists():
         opened = json.loads(path.read_text(encoding="utf-8"))
-    if opened.setdefault(mark, told) != told:
-        raise Told("this node has opened its mask of this question for other nodes already")
-    store.write_json(path, opened)
+    if mark not in opened:
+        store.write_json(path, opened | {mark: digest})
+    elif opened[mark] != digest:
+        raise Told(
+            "its mask of this question came off for other nodes already; a run that was stopped "
+            "there goes on with the same nodes, or begin a new one"
+        )
 
 
 def question(phase: str, slots: Slots, *more: object) -> str:

@@ -12,6 +12,7 @@ from fedpn.core.errors import UserError
 from fedpn.core.settings import build, leaves, named_code, read_toml, words
 from fedpn.data.batches import steps_of
 from fedpn.data.sources.datasets import names
+from fedpn.flower.app.told import Told
 from fedpn.runs.config import Config
 
 FILE = "policy.toml"  # in a node's state
@@ -29,7 +30,7 @@ class Policy:
     names: Annotated[bool, "whether names of classes and columns are told to the server"] = True
     least_rows: Annotated[Count, "training rows; with fewer the node takes no part"] = 5
     least_batch: Annotated[Count, "rows of a batch"] = 2
-    most_steps: Annotated[Count, "local steps for one message"] = 100_000
+    most_steps: Annotated[Count, "local steps for one message"] = 1_000_000
     most_rounds: Annotated[int, Bounds(low=0, high=10**6), "rounds of a run"] = 10_000
     runs_a_day: Annotated[Count, "runs that the node takes part in"] = 50
     messages_a_day: Annotated[Count, "messages that the node answers"] = 50_000
@@ -81,14 +82,21 @@ def refuse_code(text: str, policy: Policy) -> None:
         raise UserError("the settings that came with the run hold a zero byte")
 
 
-def check_steps(config: Config, policy: Policy, rows: int) -> None:
-    """Refuses a run that would have the node compute for longer than it allows."""
+def check_steps(config: Config, policy: Policy, rows: int, late: bool = False) -> None:
+    """Refuses a run that would have the node compute for longer than it allows.
+
+    A node that comes `late` plays rounds by itself, for one message.
+    """
     train, method = config.train, config.method
     a_round = steps_of(rows, train.batch, train.epochs) if train.epochs else train.steps
+    rounds = (train.late if late else 1) if config.rounds else 0
     own = steps_of(rows, train.batch, method.adapt_epochs, method.adapt_steps)
-    steps = max(a_round, a_round * train.late, own)  # in one message, each
-    if steps > policy.most_steps:
-        raise UserError(f"this node's policy: at most {policy.most_steps} local steps, not {steps}")
+    for what, steps in (("train", rounds * a_round), ("adapt", own)):
+        if steps > policy.most_steps:
+            raise Told(
+                f"this node's policy: at most {policy.most_steps} local steps for one message "
+                f"(most_steps), and the settings of {what} make {steps} of its {rows} rows"
+            )
 
 
 def check(config: Config, policy: Policy, own: bool) -> None:

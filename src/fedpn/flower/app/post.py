@@ -40,7 +40,7 @@ class Post(Grid):
         doubts, replies = Doubts(self.grid), list[Message]()
         while waiting:
             # Whoever is there now has answered before, if ever; so this is asked first.
-            there = doubts.answered(m.metadata.dst_node_id for m in waiting.values())
+            there = doubts.poll(m.metadata.dst_node_id for m in waiting.values())
             found = pull(self.grid, waiting)
             for reply in found.replies:
                 waiting.pop(reply.metadata.reply_to_message_id, None)

@@ -46,7 +46,7 @@ from fedpn.core.errors import UserError
 from fedpn.core.trees import Params
 from fedpn.flower.app.border import Border
 from fedpn.flower.app.masks import MODULUS, REACH, check_setup, check_unmask
-from fedpn.flower.app.own import refuse_other_company
+from fedpn.flower.app.own import refuse_other_nodes
 from fedpn.flower.app.records import read_report
 from fedpn.flower.app.whole import (
     PLACES,
@@ -74,7 +74,7 @@ def masked(message: Message, context: Context, call: Call) -> Message:
         check_unmask(asked, kept, message.metadata.dst_node_id)
         question = context.state.config_records[QUESTION]
         nodes = cast(list[int], asked[Key.ACTIVE_NODE_ID_LIST])
-        refuse_other_company(Path(str(question["place"])), str(question["mark"]), nodes)
+        refuse_other_nodes(Path(str(question["place"])), str(question["mark"]), nodes)
 
     def learned(message: Message, context: Context) -> Message:
         answer = call(message, context)

@@ -152,6 +152,8 @@ def _gather_nodes(
         )
     if missing:
         listener.say(f"the run goes on without {', '.join(missing)}")
+    if config.data.limit and any(m.partition is None for m in roster.members.values()):
+        listener.say("data.limit is for named sets: nodes take part with all rows of their own")
     roster.put_in_order(known)
     roster.settle()
     return Messages(roster, terms, gatherer)

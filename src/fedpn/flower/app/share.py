@@ -36,8 +36,8 @@ class Share:
     federation: Federation
     client: int  # the node's place in that federation
     partition: int | None
-    asked: bool = False  # whether the run names its columns
-    named: bool = False  # whether it names the classes
+    columns_named: bool = False  # whether the run names them
+    classes_named: bool = False
 
     @property
     def rows(self) -> Array:
@@ -53,9 +53,9 @@ class Share:
         # What was remarked of a node's own files is for its own log.
         remarks = self.dataset.remarks if self.partition is not None else ()
         features = self.dataset.features
-        if not names and features and not self.asked:
+        if not names and features and not self.columns_named:
             raise Told("it does not tell its columns' names: name them in data.features")
-        if features and not self.named and self._has_small_class():
+        if features and not self.classes_named and self._has_small_class():
             raise Told(
                 f"a class of its label has fewer than {SMALL} rows, and such names are not told: "
                 "name the classes in data.classes"
@@ -109,8 +109,8 @@ def open_share(node: Mapping[str, Any], config: Config, home: Path) -> Share:
         dataset = replace(read(config, str(node["data"]), True), client=None, clients=(name,))
         federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
         check_calibration(config, dataset, federation, [0])
-        asked, named = bool(config.data.features), bool(config.data.classes)
-        return Share(name, dataset, federation, 0, None, asked, named)
+        columns, classes = bool(config.data.features), bool(config.data.classes)
+        return Share(name, dataset, federation, 0, None, columns, classes)
     if "partition-id" not in node or "num-partitions" not in node:
         raise UserError("a node needs data=PATH, or partition-id and num-partitions")
     number, count = int(node["partition-id"]), int(node["num-partitions"])

@@ -14,7 +14,8 @@ from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten, unflatten
 from fedpn.flower.app import models
 
-RUNS, KEPT = "runs", 100  # those that a node remembers, of which all but a few have ended
+RUNS, DRAFT = "runs", "draft"
+KEPT = 100  # runs whose models a node remembers, of which all but a few have ended
 _NAME = re.compile(r"memory-(\d{8})\.safetensors")
 
 
@@ -24,11 +25,19 @@ def check_name(run: str) -> None:
         raise UserError(f"the run's name {run[:80]!r} cannot be that of a directory")
 
 
-def forget_old_runs(place: Path) -> None:
-    """What belongs to runs of long ago is taken away, so that no server fills a node's disk."""
-    runs = sorted(place.iterdir(), key=lambda run: run.stat().st_mtime, reverse=True)
-    for run in runs[KEPT:]:
-        shutil.rmtree(run, ignore_errors=True)
+def forget_old_models(place: Path) -> None:
+    """Models of runs of long ago are taken away, so that no server fills a node's disk.
+
+    What was asked in a run stays: it must not be asked anew.
+    """
+    models = [*place.glob("*/memory-*"), *place.glob(f"*/{DRAFT}")]
+    models.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    kept = list(dict.fromkeys(path.parent for path in models))[:KEPT]
+    for path in models:
+        if path.parent not in kept and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.parent not in kept:
+            path.unlink(missing_ok=True)
 
 
 class NodeState:
@@ -39,7 +48,7 @@ class NodeState:
         self.home, self.place, self.data = home, home / RUNS / run, data
         if not self.place.is_dir():
             self.place.mkdir(parents=True, mode=0o700)
-            forget_old_runs(self.place.parent)
+            forget_old_models(self.place.parent)
 
     def load(self, round_: int, roles: Sequence[str]) -> Slots:
         """Reads the memory of a round."""
@@ -62,14 +71,14 @@ class NodeState:
     @property
     def draft(self) -> Path:
         """An empty directory for a bundle to be."""
-        place = self.place / "draft"
+        place = self.place / DRAFT
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(mode=0o700)
         return place
 
     def publish(self) -> Path:
         """Lets the drafted bundle answer; the ones before stay, to go back to."""
-        models.publish(self.home, self.place / "draft")
+        models.publish(self.home, self.place / DRAFT)
         return self.home / models.BUNDLE
 
     def _path(self, round_: int) -> Path:

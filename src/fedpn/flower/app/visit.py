@@ -127,10 +127,7 @@ def begin(content: RecordDict, node: Node, masked: bool) -> Visit:
     share = shelf.held("share", key, lambda: _open(node, config, home))
     if len(share.rows) < allowed.least_rows:
         raise Told(f"this node's policy: it has fewer than {allowed.least_rows} training rows")
-    try:
-        policy.check_steps(config, allowed, len(share.rows))
-    except UserError as error:
-        raise Told(str(error)) from None
+    policy.check_steps(config, allowed, len(share.rows))
     state = NodeState(home, order.run, share.fingerprint)
     own.refuse_other_settings(state.place, order.config)
     wary = allowed.secure or bool(node.get("secure", False))

@@ -17,6 +17,7 @@ from flwr.app import Message
 from fedpn.core.errors import UserError
 from fedpn.flower.app import shelf
 from fedpn.flower.app.client_app import app
+from fedpn.flower.app.told import Told
 from fedpn.flower.place import WORKER_SECRET
 from fedpn.flower.weigh import weigh
 from fedpn.flower.worker.code import Code
@@ -83,16 +84,18 @@ class Worker:
         began, kind = time.monotonic(), job.message.metadata.message_type
         self.diary.begin(kind, job.message.content, weigh(job.message.content))
         reply: Message | None = None
+        why = "it failed; its log tells more"
         try:
             if not self.code.load(job.fab):
                 self._start_anew(job)
             reply = app(job.message, job.context)
         except UserError as error:
             self.diary.say(str(error))
+            why = str(error) if isinstance(error, Told) else why
         except Exception:
             traceback.print_exc()
         if reply is None:
-            self.runtime.give_up(job.token, told_of(job.message), "it failed; its log tells more")
+            self.runtime.give_up(job.token, told_of(job.message), why)
         else:
             self.runtime.answer(job, reply)
         content = None if reply is None else reply.content
