@@ -333,6 +333,7 @@ def test_predict_from_a_table_finds_the_columns_by_name(tmp_path, capsys):
         (tmp_path / name).write_text(content)
         answers = tmp_path / "answers.csv"
         ask = ["predict", str(run), str(tmp_path / name), "--client", "0", "--out", str(answers)]
+        ask += ["--overwrite"]
         assert main(ask) == 0
         with answers.open() as file:
             assert [row["guess"] for row in csv.DictReader(file)] == ["sick", "well"]
@@ -551,3 +552,20 @@ def test_on_a_terminal_answers_stand_in_columns(quick_run, tmp_path, capsys, mon
     place = lines[0].index("confidence")
     shown = [line[place:].split()[0] for line in lines[1:]]
     assert shown == [line.split("\t")[2] for line in plain[1:]]
+
+
+def test_answers_do_not_take_the_place_of_inputs(quick_run, tmp_path, capsys):
+    inputs, other = tmp_path / "new.npz", tmp_path / "notes.csv"
+    np.savez(inputs, images=fedpn.open_dataset("digits").x[:2, 0])
+    other.write_text("mine")
+    words = ["predict", str(quick_run), str(inputs), "--client", "0", "--out"]
+    before = inputs.read_bytes()
+    link = tmp_path / "same.csv"
+    link.symlink_to(inputs)
+    assert main([*words, str(link), "--overwrite"]) == 2
+    assert "is the input itself" in capsys.readouterr().err
+    assert main([*words, str(other)]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert (inputs.read_bytes(), other.read_text()) == (before, "mine")
+    assert main([*words, str(other), "--overwrite"]) == 0
+    assert other.read_text().startswith("input,")

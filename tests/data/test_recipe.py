@@ -254,3 +254,13 @@ def test_a_sign_alone_is_what_it_was_among_others():
     alone = read_columns({"rhesus": ["-"], "x": ["-"]}, ["rhesus", "x"], ways_of(recipe))
     assert recipe.told(recipe(alone.x)[0])[0] == "-"
     assert alone.x["kind"][0].tolist() == [Kind.TEXT, Kind.MISSING]
+
+
+@pytest.mark.parametrize("rows", [743, 1488, 6000, 20_000])
+@pytest.mark.parametrize("value", [2.1, 1.3, 0.7, 36.6, 1e9 + 0.1])
+def test_a_constant_column_is_one_however_many_rows_there_are(value, rows):
+    """Kept, it would make a stranger of the first row that has another value."""
+    x = np.full((rows, 3), value)
+    x[:, 0] = np.arange(rows)
+    census = take_census(of_numbers(x))
+    assert plan(census, ["age", "version", "unit"]).spread[1:].tolist() == [0.0, 0.0]

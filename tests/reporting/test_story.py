@@ -103,6 +103,15 @@ def test_where_nothing_is_foreign_and_both_models_answer():
     assert "to a client, the federation's model answers 40.0 %; nobody" in meaning(alone)
 
 
+def test_where_rows_are_foreign_to_one_client_of_four_own_inputs_are_told_of():
+    """A few rows of one site would else be set beside shares of all."""
+    shares = {"local_share": 0.93, "global_share": 0.04, "coverage": 0.97}
+    most = replace(metrics(SWITCHED, "bayes", mixed_clients=1, **shares), clients=4)
+    assert meaning(most).startswith("What is taken for a client's own (93.0 % of own inputs)")
+    assert "if all were answered, 88.0 % would be right" in meaning(most)
+    assert meaning(replace(most, clients=2)).startswith("Where half of the inputs are foreign")
+
+
 def test_a_run_that_knows_nothing():
     assert meaning(metrics({"global": row(None)}, "global", coverage=None)) == ""
     analytic = replace(metrics(SWITCHED, "bayes"), rounds=0)

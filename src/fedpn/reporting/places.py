@@ -6,6 +6,7 @@ MEASURES = {
     "delegated_ind": ("routing", "delegated", "ind"),
     "delegated_ood": ("routing", "delegated", "ood"),
     "coverage": ("abstention", "coverage"),
+    "mixed_clients": ("judged", "mix"),
     "local_share": ("abstention", "outcomes", "local_confident"),
     "global_share": ("abstention", "outcomes", "local_ood"),
     "stranger_share": ("abstention", "outcomes", "stranger"),

@@ -97,8 +97,11 @@ def client_table(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin)
 
 
 def judged_by(run: Metrics) -> str:
-    """The set of rows that figures are of: Mix, or InD where nothing is foreign."""
-    return "mix" if any(row["mix"] is not None for row in run.accuracy.values()) else "ind"
+    """The set of rows that figures are of: Mix, or InD where to most clients nothing is foreign."""
+    mixed = run.measures["mixed_clients"]
+    few = mixed is not None and 2 * mixed < run.clients
+    there = any(row["mix"] is not None for row in run.accuracy.values())
+    return "mix" if there and not few else "ind"
 
 
 def known(table: Table) -> Table:

@@ -176,7 +176,10 @@ def bring_together(
         name: summarise(accuracies, over)["accuracy"]
         for name, over in (("std", np.std), ("worst", np.min))
     }
-    total["warnings"] = warnings_of(accuracy[headline], total["classes_found"])
+    mixed = sum(c["accuracy"][headline]["mix"] is not None for c in clients)
+    total["judged"] = {"mix": mixed}  # clients to whom some rows are foreign
+    whole = accuracy[headline] if 2 * mixed >= len(clients) else accuracy[headline] | {"mix": None}
+    total["warnings"] = warnings_of(whole, total["classes_found"])
     total["warnings"] += _lost_classes(total.get("by_class"), names.classes)
     total["warnings"] += _remarks(clients, names.clients)
     total["per_client"] = [{k: v for k, v in c.items() if k != "confusion"} for c in clients]

@@ -45,6 +45,7 @@ def _add_predict(commands: Any) -> None:
         metavar="COLUMN",
         help="of a table, a column that passes through beside the answers; may be repeated",
     )
+    option("--overwrite", action="store_true", help="replace the file that is at --out")
     option("--trust", action="store_true", help=TRUST)
     option(
         "--own-share",
@@ -61,6 +62,7 @@ def _predict(options: argparse.Namespace) -> None:
     from fedpn.serving.predict import load
     from fedpn.serving.stream import answer_parts
 
+    _refuse_loss(options)
     predictor = load(options.run, options.client, options.trust)
     bundle, began = predictor.bundle, time.monotonic()
     about = bundle.about
@@ -98,6 +100,17 @@ def _predict(options: argparse.Namespace) -> None:
     if known and predictor.own_share is not None and isinstance(bundle.rule, Bayes):
         share = 100 * predictor.own_share
         print(f"{share:.0f} % of these inputs are taken for the client's own", file=sys.stderr)
+
+
+def _refuse_loss(options: argparse.Namespace) -> None:
+    """Answers must not take the place of what they answer, nor of anything by chance."""
+    out = options.out
+    if out is None or not out.exists():
+        return
+    if options.inputs.exists() and out.samefile(options.inputs):
+        raise UserError(f"--out {out} is the input itself: name another file")
+    if not options.overwrite:
+        raise UserError(f"--out {out} is there already: name another file, or give --overwrite")
 
 
 def _print(rows: Iterator[dict[str, Any]], columns: list[str]) -> None:

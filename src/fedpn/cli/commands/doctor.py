@@ -8,7 +8,14 @@ from typing import Any
 
 from fedpn.cli.commands.command import command
 
-EXTRAS = {"parquet": "pyarrow", "flower": "flwr", "serve": "fastapi", "privacy": "dp_accounting"}
+EXTRAS = {
+    "parquet": "pyarrow",
+    "dicom": "pydicom",
+    "flower": "flwr",
+    "serve": "fastapi",
+    "onnx": "onnx",
+    "privacy": "dp_accounting",
+}
 
 
 def add(commands: Any) -> None:

@@ -160,7 +160,7 @@ def table_rows(
     ways: Ways | None = None,
 ) -> Columns:  # x: float32 [N, F]
     """Rows in the form that a model takes: prepared as those it was trained on, where they were."""
-    _find_all(path, table, names, "they are what this model was trained on")
+    _find_all(path, table, names, trained=", which this model was trained on")
     if recipe is None:
         x = np.stack([_numbers(name, table) for name in names], axis=1)
         return Columns(x, {}, {})
@@ -189,21 +189,24 @@ def _plain(value: Any) -> Any:
 
 def _column(path: Path | str, table: Table, name: str, option: str) -> str:
     if name not in table.columns:
+        setting = f"the {option} column with --set data.{option}=…"
+        way = "one of them" if option == "id" else setting
         raise UserError(
-            f"{path} has no column {name!r}; its columns are {some(table.columns)}: "
-            f"name the {option} column with --set data.{option}=…"
+            f"{path} has no column {name!r}; its columns are {some(table.columns)}: name {way}"
         )
     return name
 
 
-def _find_all(path: Path | str, table: Table, names: Sequence[str], hint: str) -> None:
+def _find_all(
+    path: Path | str, table: Table, names: Sequence[str], hint: str = "", trained: str = ""
+) -> None:
     absent = [name for name in names if name not in table.columns]
     if not names:
         raise UserError(f"{path} has no column of features; add some: {hint}")
     if absent:
         raise UserError(
-            f"{path} lacks the features {some(absent)}; its columns are {some(table.columns)}: "
-            f"{hint}"
+            f"{path} lacks the features {some(absent)}{trained}; its columns are "
+            f"{some(table.columns)}{f': {hint}' if hint else ''}"
         )
 
 

@@ -8,7 +8,8 @@ from fedpn.data.cells import Kind, fingerprint
 from fedpn.data.recipe import LARGEST, Style
 
 NO_SIGNS = {"-", "--", "---", "."}  # nothing, where there is no "+"
-NOTHING = {"", "na", "n/a", "#n/a", "nan", "nat", "<na>", "null", "?", *NO_SIGNS}
+NOTHING = {"", "na", "n/a", "n.a.", "#n/a", "nan", "nat", "<na>", "null", "?", *NO_SIGNS}
+NOTHING |= {"k.a.", "k. a.", "keine angabe", "n.d."}
 YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "wahr", "vrai"}
 NO = {"no", "n", "false", "f", "nein", "non", "falsch", "faux"}
 BLANK = " \u00a0\u2009\u202f'’"  # may part thousands, whichever sign parts decimals
