@@ -54,6 +54,7 @@ def _serve(options: argparse.Namespace) -> int:
         from fedpn.service.app import make_app
     except ModuleNotFoundError as error:
         raise UserError(f"serving needs {error.name}: pip install 'fedpn[serve]'") from None
+    from fedpn.reporting.words import count
     from fedpn.service.library import Library
 
     token = os.environ.get(TOKEN, "")
@@ -77,7 +78,7 @@ def _serve(options: argparse.Namespace) -> int:
     app = make_app(library, token, _open(options.decisions), options.keep_inputs)
     scheme = "https" if options.certificate else "http"
     print(
-        f"{len(library.clients)} clients at {scheme}://{options.host}:{options.port} "
+        f"{count(len(library.clients), 'client')} at {scheme}://{options.host}:{options.port} "
         "(Ctrl-C ends it)",
         file=sys.stderr,
         flush=True,
