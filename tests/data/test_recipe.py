@@ -264,3 +264,13 @@ def test_a_constant_column_is_one_however_many_rows_there_are(value, rows):
     x[:, 0] = np.arange(rows)
     census = take_census(of_numbers(x))
     assert plan(census, ["age", "version", "unit"]).spread[1:].tolist() == [0.0, 0.0]
+
+
+def test_a_column_that_is_nearly_of_numbers_says_what_is_wrong():
+    """Laboratories write <5 for what they cannot tell from nothing."""
+    texts = [f"{i / 7:.2f}" if i % 8 else f"<{i}" for i in range(400)]
+    names = ["age", "crp"]
+    columns = {"age": [str(i % 60) for i in range(400)], "crp": texts}
+    recipe = learned([read_columns(columns, names).x], names)
+    (gone,) = recipe.left_out
+    assert (gone.name, gone.why[:40]) == ("crp", "only 88 % of its cells are numbers: writ")
