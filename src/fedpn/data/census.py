@@ -191,9 +191,7 @@ def make_recipe(
         if column is None:
             numbers = 100 * _usable(census.kinds[i], "number") / max(told[i], 1)
             if numbers >= 100 * HALF and names[i] not in plan.named:
-                why = (
-                    f"only {numbers:.0f} % of its cells are numbers: write the others so"
-                )
+                why = f"only {numbers:.0f} % of its cells are numbers: write the others so"
             left_out.append(LeftOut(names[i], why))
             continue
         lacking = bool(census.kinds[i, Kind.MISSING])
