@@ -50,7 +50,7 @@ INSIDE = {
         · scaffold · twin / base
     """,
     "routing": """
-        rules · standards / pooled / bayes · quantiles · routers / rule · scores /
+        rules · standards / risk_control / pooled / bayes · quantiles · routers / rule · scores /
         opinion · outcomes · settings · thresholds
     """,
     "nn": """

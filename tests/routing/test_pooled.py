@@ -13,6 +13,7 @@ from fedpn.routing import pooled
 from fedpn.routing.bayes import believe, learn_priors
 from fedpn.routing.opinion import of_logits
 from fedpn.routing.rule import Views
+from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.thresholds import doubt_edges, pooled_threshold
 
 K, ROWS = 4, 60
@@ -67,30 +68,65 @@ def test_the_grid_of_sets_holds_every_score(kind, top):
 
 
 @pytest.mark.parametrize("counts", [[6, 0, 0, 2], [5, 4, 3, 2], [0, 9, 0, 0], [5, 0, 1, 0]])
-def test_rows_are_foreign_to_a_client_with_such_shares(counts):
-    """Of no row the own class; as many classes, in the same shares; every class in its turn."""
-    labels = torch.tensor([0, 1, 2, 3] * 3)
-    found = pooled.as_foreign(labels, torch.tensor(counts))
+def test_hypothetical_clients_have_as_many_classes_in_the_same_shares(counts):
+    orders = pooled.receivers(K)
+    assert len(orders) == 40 and torch.equal(orders, pooled.receivers(K)), "the same for everybody"
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders.tolist())
     shares = sorted((c for c in counts if c), reverse=True)[: K - 1]
-    for row, label in zip(found.tolist(), labels.tolist(), strict=True):
-        assert row[label] == 0
-        assert sorted(filter(None, row)) == pytest.approx(sorted(s / sum(shares) for s in shares))
-    others = [row for row, label in zip(found, labels.tolist(), strict=True) if label == 0]
-    assert (torch.stack(others).sum(0)[1:] > 0).all()
+    own = pooled.receiver_priors(torch.tensor(counts), orders)
+    for row, order in zip(own.tolist(), orders.tolist(), strict=True):
+        right = [s / sum(shares) for s in shares] + [0.0] * (K - len(shares))
+        assert [row[c] for c in order] == pytest.approx(right)
+    assert (own.sum(0) > 0).all(), "every class is somebody's"
+
+
+@pytest.mark.parametrize("weighs", [True, False])
+def test_foreign_rows_are_counted_for_each_hypothetical_client(weighs, monkeypatch):
+    """By a plain loop over clients and rows; in parts as at once."""
+    opinion, labels = seen()
+    found = pooled.count_foreign(opinion, labels, COUNTS, weighs)
+    edges = pooled.receiver_edges(K)
+    assert found.shape == (41, 2, len(edges) + 1)
+    assert int(found[-1, 0].sum()) == ROWS, "every row once"
+    for r, own in enumerate(pooled.receiver_priors(COUNTS, pooled.receivers(K)).numpy()):
+        absent = own == 0
+        prior = own + absent / absent.sum()
+        doubts, wrong = [], []
+        for p, y in zip(opinion.probs.numpy(), labels.tolist(), strict=True):
+            if absent[y]:
+                q = p * prior / (p * prior).sum() if weighs else p
+                doubts.append(stats.entropy(q))
+                wrong.append(q.argmax() != y)
+        right = tally(torch.tensor(doubts), torch.tensor(wrong, dtype=torch.bool), edges)
+        assert torch.equal(found[r], right.double())
+    monkeypatch.setattr(pooled, "CELLS", 40 * K * 7)  # seven rows at once
+    assert torch.equal(pooled.count_foreign(opinion, labels, COUNTS, weighs), found)
+
+
+def test_a_client_with_rows_enough_has_one_vote():
+    opinion, labels = seen()
+    asked = RoutingSettings(risk=0.2, sure=0.9)
+    for rows, votes in ((5, 1), (4, 0)):
+        few = torch.arange(rows)
+        part = pooled.count_rows(opinion.take(few), labels[few], COUNTS, asked, True)
+        assert int(part["limits"].sum()) == votes
+    assert "limits" not in pooled.count_rows(opinion, labels, COUNTS, RoutingSettings(), True)
+    edges = doubt_edges(K)
+    for limit, place in ((-math.inf, 0), (float(edges[0]), 1), (float(edges[-1]), len(edges))):
+        vote = torch.zeros(len(edges) + 1)
+        vote[place] = 9
+        assert pooled.lent_limit(vote, edges, 0.9) == limit
 
 
 def test_counts_are_of_what_each_model_says():
     opinion, labels = seen()
-    found = pooled.count_rows(opinion, labels, COUNTS, "aps")
+    found = pooled.count_rows(opinion, labels, COUNTS, RoutingSettings(set_kind="aps"), True)
     doubts, odds = doubt_edges(K), pooled.odd_edges("aps", K)
     probs = opinion.probs.numpy()
     own, foreign = learn_priors(COUNTS)
     prior = ((own + foreign) / 2).numpy()
     bayes = probs * prior / (probs * prior).sum(1, keepdims=True)
-    away = pooled.as_foreign(labels, COUNTS).numpy()
-    absent = (away == 0) / (away == 0).sum(1, keepdims=True)
-    other = probs * (away + absent) / (probs * (away + absent)).sum(1, keepdims=True)
-    for name, p in (("shared/doubt", probs), ("bayes/doubt", bayes), ("bayes/foreign", other)):
+    for name, p in (("shared/doubt", probs), ("bayes/doubt", bayes)):
         doubt = torch.from_numpy(stats.entropy(p, axis=1))
         wrong = torch.from_numpy(p.argmax(1)) != labels
         assert wrong.any() and not wrong.all()
@@ -108,7 +144,7 @@ def test_counts_are_of_what_each_model_says():
 
 def test_a_pooled_threshold_is_a_quantile_up_to_a_bin():
     opinion, labels = seen()
-    counts = pooled.count_rows(opinion, labels, COUNTS, "lac")["shared/doubt"]
+    counts = pooled.count_rows(opinion, labels, COUNTS, RoutingSettings(), True)["shared/doubt"]
     found, rows = pooled_threshold(counts, K, 0.25), opinion.total.sort().values
     assert float(rows[44]) <= found <= float(rows[44]) + math.log(K) / 100
 

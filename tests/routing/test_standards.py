@@ -37,15 +37,17 @@ def views_of(rng, labels, logits):
     return Views(of_logits(1.5 * own, z), of_logits(logits, z), score)
 
 
-def lesson(rng, count=150, pool=600):
+def lesson(rng, count=150, pool=600, clients=10, weighs=True, asked=None):
+    """A client's rows and the counts of others; each has two classes next to each other."""
     labels, logits = rows(rng, count, [0, 1])
-    others, theirs = rows(rng, pool, list(range(K)))
-    opinion = of_logits(theirs, torch.zeros(pool, 1))
-    parts = []  # every row is with a client that has its class and the next
-    for c in range(K):
-        mine, counts = others == c, torch.zeros(K, dtype=torch.long)
-        counts[[c, (c + 1) % K]] = 50
-        parts.append(count_rows(opinion.take(mine.nonzero()[:, 0]), others[mine], counts, "lac"))
+    parts = []
+    for client in range(clients):
+        classes = [client % K, (client + 1) % K]
+        theirs, said = rows(rng, pool // clients, classes)
+        counts = torch.zeros(K, dtype=torch.long)
+        counts[classes] = 50
+        opinion = of_logits(said, torch.zeros(len(theirs), 1))
+        parts.append(count_rows(opinion, theirs, counts, asked or SETTINGS, weighs))
     pooled = {name: sum(part[name] for part in parts) for name in parts[0]}
     return Lesson(views_of(rng, labels, logits), labels, OWN, pooled)
 
@@ -60,7 +62,7 @@ def test_promises_hold_as_often_as_they_say(kind):
     test = views_of(rng, fresh, logits)
     own, broken, answered, missed = fresh < 2, [], [], []
     for _ in range(200):
-        rule, held = teach(kind, lesson(rng), SETTINGS)
+        rule, held = teach(kind, lesson(rng, weighs=kind is Bayes), SETTINGS)
         found = hold(decide(rule, test, held), test, held)
         wrong = found.label != fresh
         for side in (own, ~own):
@@ -91,12 +93,14 @@ def test_a_client_with_few_rows_borrows_and_says_so():
     decision = hold(decide(rule, taught.views, held), taught.views, held)
     assert decision.delegated.all(), "it cannot know its own, so the federation is asked"
     assert any("too few calibration rows" in text for text in rule.remarks(K))
-    assert any("do not suffice" in text for text in held.remarks())
+    assert any("too few rows for limits of its own" in text for text in held.remarks())
     assert "too few rows to know its own" in rule.reason(Outcome.LOCAL_OOD, Scores(1, 1, 0.1))
-    rule, held = teach(Bayes, taught, RoutingSettings(risk=0.2))
+    asked = RoutingSettings(risk=0.2)
+    taught = lesson(np.random.default_rng(1), count=4, pool=2000, asked=asked)
+    rule, held = teach(Bayes, taught, asked)
     assert held.borrowed and 0 < rule.own_doubt <= math.log(K)
-    assert held.promises[0].threshold > -math.inf, "all clients' rows together promise"
-    assert "all clients' calibration rows" in held.words()
+    assert held.promises[0].threshold > -math.inf, "other clients' limits promise"
+    assert "other clients' calibration rows" in held.words()
 
 
 def test_where_nothing_can_be_borrowed_few_rows_are_refused_in_words():
@@ -112,7 +116,7 @@ def test_too_few_rows_for_a_promise_borrow_the_federations():
     rule, held = teach(Bayes, taught._replace(pooled=None), replace(SETTINGS, risk=0.05))
     assert held.promises[0].threshold == -math.inf
     assert not hold(decide(rule, taught.views, held), taught.views, held).answered.any()
-    assert "nothing can be promised" in held.remarks()[0]
+    assert "cannot be promised of own inputs" in held.remarks()[0]
 
 
 def test_limits_that_cannot_bind_are_named():
@@ -183,7 +187,7 @@ def test_standards_are_kept_to_the_bit_and_checked_as_they_are_read():
     assert all(torch.equal(a, b) for a, b in zip(of_state(state), held, strict=True))
     with pytest.raises(UserError, match="cannot be read: odd"):
         of_state({name: t for name, t in state.items() if name != "odd"})
-    with pytest.raises(UserError, match="a number that is none"):
+    with pytest.raises(UserError, match="not finite"):
         of_state(state | {"point": torch.full((K,), torch.nan)})
 
 

@@ -1,16 +1,18 @@
 """Promises that hold from few rows: how often an answer may be wrong, a set may miss the label.
 
 Everything is computed from histograms over a grid fixed in advance, which clients can add up
-without showing a row. All promises are about new rows drawn like the calibration rows of all
-clients together; they say nothing of other inputs, nor of one client or one class alone.
+without showing a row. A promise is about new rows drawn like those of its histogram; it says
+nothing of other inputs, nor of one class alone. Where many clients each have a limit of their own,
+`client_quantile` gives the limit that all but a few of them, and of clients like them, keep to.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy.special import bdtr, betaincinv
+from scipy.special import bdtr, bdtrc, betaincinv
 from torch import Tensor
 
 from fedpn.core.errors import UserError
@@ -26,6 +28,9 @@ class Promise(NamedTuple):
     wrong: int  # of these
     coverage: float  # the share of calibration rows answered
     bound: float  # on the share of wrong answers, as if the threshold had been given beforehand
+
+
+NOTHING = Promise(-math.inf, 0, 0, 0.0, 1.0)  # nothing is answered
 
 
 def grid(top: float, bins: int = 400, both_ends: bool = False) -> Tensor:  # -> [E]
@@ -71,6 +76,15 @@ def upper_bound(wrong: int, rows: int, sure: float = 0.9) -> float:
     return float(betaincinv(wrong + 1, rows - wrong, sure)) if wrong < rows else 1.0
 
 
+def rows_needed(risk: float, sure: float) -> int:
+    """The fewest rows that can keep a promise: so many, and none of them answered wrongly.
+
+    >>> rows_needed(0.05, 0.9), rows_needed(0.1, 0.9)
+    (45, 22)
+    """
+    return max(math.ceil(math.log(1 - sure) / math.log1p(-risk) - 1e-9), 1)
+
+
 def starts(rows: int, risk: float, spare: float) -> list[int]:
     """The numbers of answered rows at which a walk through the thresholds may start.
 
@@ -82,8 +96,7 @@ def starts(rows: int, risk: float, spare: float) -> list[int]:
     """
     found: list[int] = []
     while True:
-        share = spare / (len(found) + 1)
-        first = max(math.ceil(math.log(share) / math.log1p(-risk) - 1e-9), 1)
+        first = rows_needed(risk, 1 - spare / (len(found) + 1))
         if found and first << len(found) > rows:
             return found
         found = [first << i for i in range(len(found) + 1)]
@@ -128,10 +141,58 @@ def promise(counts: Tensor, edges: Tensor, risk: float, sure: float = 0.9) -> Pr
             level = 0.0
         elif filled[i]:
             last = i
-    if last < 0:
-        return Promise(-math.inf, 0, 0, 0.0, 1.0)
-    n, w = int(rows[last]), int(wrong[last])
-    return Promise(float(edges[last]), n, w, n / total, upper_bound(w, n, sure))
+    return promise_at(counts, edges, float(edges[last]) if last >= 0 else -math.inf, sure)
+
+
+def promise_at(counts: Tensor, edges: Tensor, threshold: float, sure: float) -> Promise:
+    """What the rows of a histogram say of a threshold that is given, at one of its edges or −∞.
+
+    >>> promise_at(torch.tensor([[3, 1], [1, 0]]), torch.tensor([0.5]), 0.5, 0.9)[:4]
+    (0.5, 3, 1, 0.75)
+    """
+    if threshold == -math.inf:
+        return NOTHING
+    inside = edges.double() <= threshold
+    n, w = (int(part[:-1][inside].sum()) for part in counts.cpu())
+    return Promise(threshold, n, w, n / max(int(counts[0].sum()), 1), upper_bound(w, n, sure))
+
+
+def refutes(answered: int, wrong: int, risk: float, sure: float) -> bool:
+    """Whether rows say that more than `risk` of answers are wrong (exact binomial test).
+
+    >>> refutes(240, 43, 0.1, 0.9), refutes(20, 2, 0.1, 0.9)
+    (True, False)
+    """
+    return wrong > 0 and float(bdtrc(float(wrong - 1), answered, risk)) <= 1 - sure
+
+
+def observed_limit(counts: Tensor, edges: Tensor, risk: float) -> float:
+    """Up to which doubt no larger share than `risk` of the rows was wrong; of few rows, one may be.
+
+    The last edge before the first one at which this fails, so that its negation is monotone.
+
+    >>> counts = torch.tensor([[10, 30, 5, 5], [0, 1, 2, 0]])
+    >>> observed_limit(counts, torch.tensor([1.0, 2.0, 3.0]), 0.05)
+    2.0
+    """
+    rows, wrong = counts.double()[:, :-1].cumsum(1)
+    fails = (wrong > (risk * rows).clamp(min=1)).nonzero()
+    last = int(fails[0]) - 1 if len(fails) else len(edges) - 1
+    return float(edges[last]) if last >= 0 else -math.inf
+
+
+def client_quantile(limits: Sequence[float], sure: float) -> float:
+    """The limit that at most a share 1 − `sure` of clients exceed, by limits of n clients.
+
+    The ⌊(n+1)(1−sure)⌋-th smallest: the limit of one more client, exchangeable with the n, lies
+    below it with a chance of at most 1 − `sure` (conformal prediction with clients in the place of
+    rows, as in Lee, Barber & Willett, 2023). −∞ where there are too few clients to say so.
+
+    >>> client_quantile([0.3, 0.1, 0.2] * 3, sure=0.9), client_quantile([0.3] * 8, sure=0.9)
+    (0.1, -inf)
+    """
+    rank = math.floor((len(limits) + 1) * (1 - sure) + 1e-9)
+    return sorted(limits)[rank - 1] if rank else -math.inf
 
 
 def may_answer(doubt: Tensor, threshold: float) -> Tensor:  # [B] -> [B], bool

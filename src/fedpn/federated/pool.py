@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import torch
 
-from fedpn.core.promises import Kind
 from fedpn.core.trees import Slots
 from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply, without_sums
 from fedpn.federated.site import Site
 from fedpn.routing.pooled import count_rows
+from fedpn.routing.settings import RoutingSettings
 
 SLOT = "pool"  # of the server's state
 
@@ -19,7 +19,8 @@ SLOT = "pool"  # of the server's state
 class Pool(Phase):
     """Adds up how doubtful, and how wrong, the federation's model is on clients' held-out rows."""
 
-    kind: Kind  # of prediction sets
+    settings: RoutingSettings
+    weighs: bool  # whether the rule that counts weighs both models, as Bayes' rule does
 
     name: ClassVar[str] = "pool"
 
@@ -31,7 +32,7 @@ class Pool(Phase):
         setup, rows = site.setup, site.calibration
         counts = site.counts
         shared, labels = site.observer.shared(rows), setup.labels(rows).cpu()
-        found = count_rows(shared, labels, counts, self.kind)
+        found = count_rows(shared, labels, counts, self.settings, self.weighs)
         return Reply(memory, {SLOT: {name: t.double() for name, t in found.items()}})
 
     def server(self, server: Slots, total: Total) -> Slots:
@@ -45,4 +46,7 @@ class Pool(Phase):
         counts = [t for name, t in found.items() if not name.endswith("heat")]
         if rows is not None and any(float(t.max()) > rows + 1 for t in counts):
             return "more rows than it has"
+        votes = found.get("limits")
+        if rows is not None and votes is not None and float(votes.sum()) > 1:
+            return "more than one limit"
         return ""

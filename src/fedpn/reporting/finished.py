@@ -47,6 +47,7 @@ class ClientMetrics:
     rows: int
     accuracy: Accuracy
     outcomes: dict[str, float | None]  # the shares of its inputs; none in older runs
+    promise: dict[str, Any] | None = None  # as test rows bear it out, where one was made
 
     def answered_by(self, *outcomes: Outcome) -> float | None:
         """The share of its inputs that ends in one of these outcomes."""
@@ -185,7 +186,19 @@ def _client(tree: Value, origin: Origin) -> ClientMetrics:
         rows=tree["rows"].whole(),
         accuracy=_accuracy(tree["accuracy"]),
         outcomes=tree["abstention"].optional(_outcome_shares) or {},
+        promise=_promise(tree["promise"]) if "promise" in tree.fields() else None,
     )
+
+
+def _promise(tree: Value) -> dict[str, Any]:
+    sides = {
+        side: {
+            "wrong": tree[side]["wrong"].optional(Value.number),
+            "rows": tree[side]["rows"].whole(),
+        }
+        for side in ("own", "foreign")
+    }
+    return {"risk": tree["risk"].number()} | sides
 
 
 def _outcome_shares(tree: Value) -> dict[str, float | None]:

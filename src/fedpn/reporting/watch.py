@@ -8,6 +8,7 @@ from fedpn.reporting.finished import ClientMetrics, Metrics, Origin
 from fedpn.reporting.history import Round, left_out
 from fedpn.reporting.tables import judged_by, share
 from fedpn.reporting.words import count, some
+from fedpn.routing.risk_control import BEYOND_CHANCE, above
 from fedpn.routing.standards import promise_in_words
 
 BEHIND = 0.1  # below the mean of clients: such a client is badly off
@@ -47,7 +48,7 @@ def watch(seen: Seen) -> list[Watch]:
         *_classes(seen),
         *_strangers(seen),
         *_left_out(seen),
-        *_promise(seen.run),
+        *_promise(seen),
         _privacy(seen.run),
     ]
     return sorted(found, key=lambda one: not one.alarm)
@@ -161,24 +162,33 @@ def _left_out(seen: Seen) -> Iterator[Watch]:
     )
 
 
-def _promise(run: Metrics) -> Iterator[Watch]:
-    """What the run promises of its answers, and whether test rows bear it out."""
+def _promise(seen: Seen) -> Iterator[Watch]:
+    """What the run promises of its answers, and at which clients test rows bear it out."""
+    run = seen.run
     risk, sure = run.measures["risk"], run.measures["sure"]
     if risk is None or sure is None:
         return
-    wrong = {
-        "own inputs": run.measures["wrong_own"],
-        "foreign inputs": run.measures["wrong_foreign"],
-    }
-    came = ", ".join(
-        f"{share(value)} of {name}" for name, value in wrong.items() if value is not None
-    )
-    broken = any(value is not None and value > risk for value in wrong.values())
+    told = [(client, client.promise) for client in seen.clients if client.promise]
+    texts, broken, alarm = [], [], ""
+    for side in ("own", "foreign"):
+        tested = [pair for pair in told if pair[1][side]["wrong"] is not None]
+        over = [pair for pair in tested if above(pair[1], side)]
+        wrong = run.measures[f"wrong_{side}"]
+        if wrong is not None:
+            at = f", above the promise at {len(over)} of {count(len(tested), 'client')}"
+            texts.append(
+                f"{share(wrong)} of answers to {side} inputs are wrong" + at * bool(tested)
+            )
+            alarm = "more wrong answers on test rows than were promised" if wrong > risk else alarm
+        broken += [c for c, promise in over if above(promise, side, BEYOND_CHANCE)]
+    names = list(dict.fromkeys(seen.origin.clients[client.client] for client in broken))
+    if names:
+        texts.append(f"more than chance allows at {some(names)}")
+        alarm = f"the promise is broken on test rows of {some(names, 3)}"
     yield Watch(
         "The promise",
-        promise_in_words(risk, sure, "the client's calibration rows")
-        + (f" On test rows, wrong of the answered: {came}." if came else ""),
-        "more wrong answers on test rows than were promised" if broken else "",
+        promise_in_words(risk, sure) + (f" On test rows: {'; '.join(texts)}." if texts else ""),
+        alarm,
     )
 
 

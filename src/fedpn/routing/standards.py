@@ -3,8 +3,10 @@
 A rule says whose an input is and who would answer. Then, from held-out rows:
 
 - a **promise** (`routing.risk`): limits on doubt such that, of the inputs that are answered, at
-  most a share is answered wrongly. For inputs like the client's own, its own rows tell; for those
-  of classes that it has not, the rows of all clients together (`pooled`).
+  most a share is answered wrongly. For inputs like the client's own its own rows decide, where
+  they are enough; a client with fewer takes a limit that all but a few other clients keep to. For
+  inputs of classes that it has not, the limit is one that all but a few hypothetical clients keep
+  to, tested on the rows of all clients (`pooled`).
 - **sets** of classes (`routing.sets`) that seldom miss the true one.
 - a **temperature**, so that confidence is deserved, and an **operating point** for rare classes.
 
@@ -31,12 +33,12 @@ from fedpn.routing.pooled import (
     one_mistake,
     true_scores,
 )
+from fedpn.routing.risk_control import Outlook, promise_pair
 from fedpn.routing.rule import Decision, Lesson, Rule, Scores, Views, of_one_model
 from fedpn.routing.settings import RoutingSettings
-from fedpn.routing.thresholds import compare, doubt_edges, rows_needed
+from fedpn.routing.thresholds import compare, rows_needed
 
 ENOUGH = 30  # rows for a temperature of one's own
-NOTHING = Promise(-math.inf, 0, 0, 0.0, 1.0)  # nothing is answered
 KINDS: tuple[Kind, ...] = ("lac", "aps", "raps")
 
 
@@ -51,6 +53,7 @@ class Standards(NamedTuple):
     kind: Tensor  # the place of the sets' kind in `KINDS`
     borrowed: Tensor  # whether the limits are the federation's, for want of rows
     counts: Tensor  # [K], the client's training rows, by which a rule can be taught again
+    outlook: Tensor  # [2, 2], fields of `Outlook`, where nothing could be promised; else zeros
 
     @property
     def promises(self) -> tuple[Promise, Promise] | None:
@@ -60,44 +63,66 @@ class Standards(NamedTuple):
         own, foreign = (Promise(t, int(n), int(w), c, b) for t, n, w, c, b in self.promise.tolist())
         return own, foreign
 
+    @property
+    def answers(self) -> bool:
+        """Whether own inputs may be answered at all."""
+        return not len(self.promise) or float(self.promise[0, 0]) > -math.inf
+
     def remarks(self) -> list[str]:
         """What a client should know of its promise."""
         said = []
         if self.borrowed:
-            said.append("its own rows do not suffice for limits of its own: the federation's hold")
-        own, foreign = self.promises or (None, None)
-        if own is not None and own.threshold == -math.inf:
-            said.append("nothing can be promised of own inputs, so nobody answers them")
-        if foreign not in (None, own) and foreign.threshold == -math.inf:
-            said.append("nothing can be promised of foreign inputs, so nobody answers them")
+            said.append("too few rows for limits of its own: it takes those of the federation")
+        pairs = zip(self.promises or (), self.outlook.tolist(), strict=False)
+        sides = dict.fromkeys((promise, Outlook(*hope)) for promise, hope in pairs)
+        for whose, (promise, hope) in zip(("own", "foreign"), sides, strict=False):
+            if promise.threshold == -math.inf:
+                said.append(self._nothing(whose, hope))
         return said
+
+    def _nothing(self, whose: str, hope: Outlook) -> str:
+        """Why nothing is answered, which risk could be promised, and what the asked one takes."""
+        text = (
+            f"at most {100 * float(self.asked[0]):g} % wrong answers cannot be promised of {whose} "
+            "inputs, so nobody answers them"
+        )
+        if hope.risk:
+            able = f"{100 * hope.risk:g} % could be" if hope.risk < math.inf else "nor can any risk"
+            more = f"; {hope.rows:,.0f} calibration rows like these might do for it"
+            text += f" ({able}{more if hope.rows < math.inf else ''})"
+        return text
 
     def words(self) -> str:
         """The promise in words, with what it assumes; "" where there is none."""
         if self.promises is None:
             return ""
         risk, sure = self.asked.tolist()
-        whose = "all clients' calibration rows" if self.borrowed else "its own calibration rows"
-        return promise_in_words(risk, sure, whose)
+        return promise_in_words(risk, sure, bool(self.borrowed))
 
 
-def promise_in_words(risk: float, sure: float, whose: str) -> str:
+def promise_in_words(risk: float, sure: float, borrowed: bool = False) -> str:
     """What is promised, and of which inputs."""
+    few = f"a limit chosen so that at most {100 * (1 - sure):g} % of clients are above"
+    own = f"its own calibration rows, with {100 * sure:g} % confidence"
+    if borrowed:
+        own = f"other clients' calibration rows, {few}"
     return (
-        f"Of the inputs that are answered, at most {100 * risk:g} % are answered wrongly, with "
-        f"{100 * sure:g} % confidence: for inputs drawn like {whose}, and for inputs of other "
-        "classes drawn like the other clients'. It says nothing of other inputs, nor of any single "
+        f"Of the inputs that are answered, at most {100 * risk:g} % are answered wrongly: for "
+        f"inputs like this client's own (tested on {own}), and for inputs of other classes, drawn "
+        f"like the other clients' ({few}). It says nothing of other inputs, nor of any single "
         "class."
     )
 
 
 def of_state(state: Params) -> Standards:
     """Reads standards from named tensors."""
+    if "outlook" not in state:  # written before version 0.3
+        state = state | {"outlook": torch.zeros(2, 2, dtype=torch.float64)}
     strange = state.keys() ^ set(Standards._fields)
     if strange:
         raise UserError(f"the standards cannot be read: {', '.join(sorted(strange))}")
     if any(t.isnan().any() for t in state.values()):
-        raise UserError("the standards have a number that is none")
+        raise UserError("the standards have a number that is not finite (NaN)")
     return Standards(**state)
 
 
@@ -105,26 +130,36 @@ def usual(counts: Tensor) -> Standards:
     """The standards of a client that has none: nothing is changed."""
     none, zero = torch.zeros(0, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     even = torch.ones(len(counts), dtype=torch.float64)
-    return Standards(even[:1].expand(2), even, none.reshape(0, 5), none, none, zero, zero, counts)
+    hope = torch.zeros(2, 2, dtype=torch.float64)
+    return Standards(
+        even[:1].expand(2), even, none.reshape(0, 5), none, none, zero, zero, counts, hope
+    )
 
 
 def teach(
     kind: type[Rule] | None, lesson: Lesson, settings: RoutingSettings
 ) -> tuple[Rule | None, Standards]:
     """A client's rule, and what its answers are held to, from its held-out rows; where these are
-    too few for the thresholds or the promise, from those of all clients."""
+    too few for thresholds, or too few to settle the promise, from other clients'.
+
+    Where its rows show more mistakes than are promised, nothing is lent: nobody answers there.
+    """
     check_promise(settings)
     if kind is None:
         return None, _learn(None, lesson, settings, "")
     borrowed = kind.borrow(lesson, settings)
-    needed = rows_needed(min(settings.outliers, settings.abstain))
-    if borrowed is None or len(lesson.labels) >= needed:
-        rule = kind.calibrate(lesson, settings)
-        found = _learn(rule, lesson, settings, "")
-        kept = not settings.risk or float(found.promise[0, 0]) > -math.inf
-        if kept or borrowed is None:
-            return rule, found
-    return borrowed, _learn(borrowed, lesson, settings, kind.pooled_doubts)
+    lender = kind.pooled_doubts
+    if borrowed is not None and len(lesson.labels) < rows_needed(
+        min(settings.outliers, settings.abstain)
+    ):
+        return borrowed, _learn(borrowed, lesson, settings, lender)
+    rule = kind.calibrate(lesson, settings)
+    held = _learn(rule, lesson, settings, "")
+    if settings.risk and borrowed is not None and not held.answers:
+        lent = _learn(borrowed, lesson, settings, lender)
+        if lent.answers:
+            return borrowed, lent
+    return rule, held
 
 
 def check_promise(settings: RoutingSettings) -> None:
@@ -148,9 +183,9 @@ def _learn(rule: Rule | None, lesson: Lesson, settings: RoutingSettings, lender:
     if settings.temperature == "auto":
         found = found._replace(temperature=_temperatures(decision, lesson, lender))
     if settings.risk:
-        pair = _promises(rule, decision, lesson, settings, lender)
-        kept = torch.tensor(pair, dtype=torch.float64)
-        found = found._replace(promise=kept)
+        pair, hopes = promise_pair(rule, decision, lesson, settings, lender)
+        kept, hope = (torch.tensor(part, dtype=torch.float64) for part in (pair, hopes))
+        found = found._replace(promise=kept, outlook=hope)
     if settings.sets:
         kind = torch.tensor(float(KINDS.index(settings.set_kind)))
         found = found._replace(odd=_odd(decision, lesson, settings, lender), kind=kind)
@@ -181,38 +216,6 @@ def _best(losses: Tensor) -> Tensor:
     """The temperature of the least loss; 1, in the middle, where none is less than its."""
     middle, best = len(TEMPERATURES) // 2, int(losses.argmin())
     return TEMPERATURES[best if losses[best] < losses[middle] else middle]
-
-
-def _promises(
-    rule: Rule | None, decision: Decision, lesson: Lesson, settings: RoutingSettings, lender: str
-) -> tuple[Promise, Promise]:
-    """What can be promised of own and of foreign inputs.
-
-    Bayes' rule weighs both models in every answer, so each keeps to the limits for own and for
-    foreign inputs; a switch sends foreign inputs on, and these keep to both.
-    """
-    edges, pooled = doubt_edges(len(lesson.counts)), lesson.pooled
-    asked = (edges, settings.risk, settings.sure)
-    weighs = rule is not None and rule.weighs
-    absent = bool((lesson.counts == 0).any())
-    foreign = NOTHING
-    if pooled is not None:
-        counts = pooled["bayes/foreign" if weighs else "shared/doubt"]
-        foreign = promises.promise(counts, *asked)
-    if lender and pooled is not None:
-        own = promises.promise(pooled[f"{lender}/doubt"], *asked)
-    else:
-        limited = (decision.delegated | weighs) & (rule is not None) & (absent or not weighs)
-        refused = limited & ~promises.may_answer(decision.total, foreign.threshold)
-        refused |= decision.outcome == int(Outcome.STRANGER)
-        doubt = torch.where(refused, math.inf, decision.total)
-        counts = promises.tally(doubt, decision.label != lesson.labels, edges)
-        own = promises.promise(counts, *asked)
-    if rule is None or (weighs and not absent):  # nothing is foreign
-        return own, own
-    binds = own.coverage < 1  # where all own rows may be answered, their limit is none
-    both = min(own.threshold, foreign.threshold) if binds else foreign.threshold
-    return own._replace(threshold=both) if weighs else own, foreign._replace(threshold=both)
 
 
 def _odd(decision: Decision, lesson: Lesson, settings: RoutingSettings, lender: str) -> Tensor:

@@ -12,6 +12,7 @@ from fedpn.core.summary import summarise
 from fedpn.data.federation import Federation
 from fedpn.reporting.words import some
 from fedpn.routing.outcomes import OUTCOMES, Outcome, Source
+from fedpn.routing.risk_control import BEYOND_CHANCE, above, broken_words
 from fedpn.routing.rule import Decision
 from fedpn.routing.standards import Standards
 from fedpn.runs.evaluate import View
@@ -181,6 +182,9 @@ def bring_together(
     whole = accuracy[headline] if 2 * mixed >= len(clients) else accuracy[headline] | {"mix": None}
     total["warnings"] = warnings_of(whole, total["classes_found"])
     total["warnings"] += _lost_classes(total.get("by_class"), names.classes)
+    if "promise" in total:
+        total["promise"]["clients"] = {side: _kept(clients, side) for side in ("own", "foreign")}
+        total["warnings"] += _broken(clients, names.clients)
     total["warnings"] += _remarks(clients, names.clients)
     total["per_client"] = [{k: v for k, v in c.items() if k != "confusion"} for c in clients]
     return total
@@ -212,6 +216,29 @@ def _lost_classes(by_class: Tree | None, names: Sequence[str]) -> list[str]:
     pairs = zip(by_class["recall"], by_class["rows"], strict=True)
     lost = [_name(c, names) for c, (found, rows) in enumerate(pairs) if rows and found < LOST]
     return [f"hardly any row is found of the class {some(lost)}"] if lost else []
+
+
+def _kept(clients: list[Tree], side: str) -> Tree:
+    """At how many clients a promise is tested, and at how many of them test rows are above it."""
+    tested = [c["promise"] for c in clients if c["promise"][side]["wrong"] is not None]
+    return {
+        "tested": len(tested),
+        "above": sum(above(promise, side) for promise in tested),
+        "beyond_chance": sum(above(promise, side, BEYOND_CHANCE) for promise in tested),
+    }
+
+
+def _broken(clients: list[Tree], names: Sequence[str]) -> list[str]:
+    """Names the clients at which test rows refute the promise."""
+    told = [
+        f"client {_name(client['client'], names)} ({'; '.join(words)})"
+        for client in clients
+        if (words := broken_words(client["promise"]))
+    ]
+    if not told:
+        return []
+    risk = clients[0]["promise"]["risk"]
+    return [f"the promise of at most {100 * risk:g} % is broken on test rows: {some(told)}"]
 
 
 def _remarks(clients: list[Tree], names: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from fedpn.federated.pool import Pool
 from fedpn.federated.together import side_by_side
 from fedpn.federated.training import Train
 from fedpn.routing.routers import Router, make_router
-from fedpn.routing.rules import RULES
+from fedpn.routing.rules import RULES, find_rule
 from fedpn.runs.config import Config
 from fedpn.runs.evaluate import Judge
 
@@ -63,7 +63,7 @@ def pooling(config: Config, head: Sequence[Phase] = ()) -> list[Phase]:
     them, in the same turns, what these rows look like."""
     if not config.may_pool:
         return list(head)
-    counts = [Pool(config.routing.set_kind)] if config.rule else []
+    counts = [Pool(config.routing, find_rule(config.rule).weighs)] if config.rule else []
     return side_by_side([*head, *counts], gate_phases(config.routing.strangers))
 
 

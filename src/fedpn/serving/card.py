@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedpn.core.plain import plain
+from fedpn.routing.risk_control import broken_words
 from fedpn.serving.bundle import Bundle
 
 Tree = Mapping[str, Any]
@@ -28,6 +29,7 @@ def card(bundle: Bundle, metrics: Tree | None = None) -> str:
         f"- **Inputs**: {_inputs(bundle)}",
         f"- **Strangers**: {'refused by a gate' if bundle.gate else 'no gate: all are answered'}",
         f"- **Promise**: {held.words() or 'none was asked for'}",
+        *_tested(bundle, metrics),
         *(f"- **Remark**: {_safe(text)}" for text in held.remarks()),
         f"- **Privacy**: {_safe(origin.get('privacy') or NO_NOISE)}",
         f"- **Inside this folder**: {_inside(bundle)}",
@@ -57,6 +59,25 @@ def card(bundle: Bundle, metrics: Tree | None = None) -> str:
         "- Answers are no substitute for a person's judgement where mistakes do harm.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _tested(bundle: Bundle, metrics: Tree | None) -> list[str]:
+    """What the run's test rows say of the promise."""
+    promise = promise_on_test_rows(bundle, metrics)
+    if promise is None:
+        return []
+    broken = broken_words(promise)
+    return [f"- **Promise on test rows**: {'BROKEN: ' + '; '.join(broken) if broken else 'kept'}"]
+
+
+def promise_on_test_rows(bundle: Bundle, metrics: Tree | None) -> Tree | None:
+    """How this client's promise did in its run, where that is known."""
+    names = list(bundle.about.clients)
+    for client in (metrics or {}).get("per_client", ()):
+        if bundle.client in names and client["client"] == names.index(bundle.client):
+            found: Tree | None = client.get("promise")
+            return found
+    return None
 
 
 def _inside(bundle: Bundle) -> str:
