@@ -19,6 +19,15 @@ def plain(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
+def composed(text: str) -> str:
+    r"""The one form of a text whose accents may be letters' own or signs beside them (NFC).
+
+    >>> composed("o\u0308") == "\u00f6"
+    True
+    """
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def _visible(character: str) -> str:
     if unicodedata.category(character) in HIDDEN or character in TURNING:
         return character.encode("unicode_escape").decode()

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpn.core.plain import composed
+
 Array = NDArray[Any]
 
 # The value is a number, days since 1970 of a date, or the fingerprint of a text.
@@ -29,12 +31,16 @@ class Kind(IntEnum):
 
 
 def fingerprint(text: str) -> float:
-    """A text as a number of 32 bits, the same everywhere; case and blanks at its ends are nothing.
+    """A text as a number of 32 bits, the same everywhere, however its case, its blanks and the
+    accents of its letters are written.
 
     >>> fingerprint("Surgery") == fingerprint(" surgery ") != fingerprint("medicine")
     True
+    >>> fingerprint("Gr\u00f6\u00dfe") == fingerprint("Gro\u0308\u00dfe")
+    True
     """
-    spelled = " ".join(text.casefold().split()).encode("utf-8", "backslashreplace")
+    folded = composed(composed(text).casefold())
+    spelled = " ".join(folded.split()).encode("utf-8", "backslashreplace")
     return float(int.from_bytes(hashlib.blake2b(spelled, digest_size=4).digest()))
 
 

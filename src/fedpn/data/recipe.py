@@ -22,11 +22,20 @@ OTHER, MISSING = "another", "is missing"
 
 
 @dataclass(frozen=True)
+class Written:
+    """How one client writes a column, where others write it otherwise."""
+
+    client: str
+    decimal: str = ""
+    day_first: str = ""
+
+
+@dataclass(frozen=True)
 class Column:
     """What is made of one column.
 
     How its numbers and dates are written, and what its values are called, each client knows for
-    itself.
+    itself; "" where its rows hold nothing that could be read in two ways.
     """
 
     name: str
@@ -39,6 +48,7 @@ class Column:
     names: tuple[str, ...] = ()
     decimal: str = ""
     day_first: str = ""
+    clients: tuple[Written, ...] = ()
 
     @property
     def is_category(self) -> bool:
@@ -154,6 +164,7 @@ class Style(NamedTuple):
 
     decimal: str = ""
     day_first: str = ""
+    clients: tuple[Written, ...] = ()
 
 
 def odd_cells(cells: Array, recipe: Recipe, words: Mapping[float, str]) -> Iterator[str]:
@@ -183,9 +194,20 @@ def know(recipe: Recipe, words: Mapping[float, str], styles: Mapping[str, Style]
             old = dict(zip(column.values, column.spelled, strict=True))
             names = tuple(texts.get(value, old[value]) for value in column.values)
             names = names if len(set(names)) == len(names) else ()
-        now = styles.get(column.name, Style())
+        now = styles.get(column.name, Style(clients=column.clients))
         decimal, day_first = now.decimal or column.decimal, now.day_first or column.day_first
-        columns.append(replace(column, names=names, decimal=decimal, day_first=day_first))
+        written = {"decimal": decimal, "day_first": day_first, "clients": now.clients}
+        columns.append(replace(column, names=names, **written))  # type: ignore[arg-type]
+    return replace(recipe, columns=tuple(columns))
+
+
+def of_client(recipe: Recipe, client: str) -> Recipe:
+    """The same for one client: columns as it writes them."""
+    columns = []
+    for column in recipe.columns:
+        ways = (way for way in column.clients if way.client == client)
+        own: Written | Column = next(ways, column)
+        columns.append(replace(column, decimal=own.decimal, day_first=own.day_first, clients=()))
     return replace(recipe, columns=tuple(columns))
 
 
@@ -210,8 +232,10 @@ def _check(column: Column, bits: int) -> None:
         "fills in what is none of its values": column.is_category
         and column.fill not in range(places),
         "fills in what is too large": abs(column.fill) > LARGEST,
-        "is written in no known way": column.decimal not in ("", ".", ",")
-        or column.day_first not in ("", "yes", "no"),
+        "is written in no known way": any(
+            way.decimal not in ("", ".", ",") or way.day_first not in ("", "yes", "no")
+            for way in (column, *column.clients)
+        ),
     }
     for what, is_wrong in wrong.items():
         if is_wrong:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.data.dataset import Dataset
 
 
@@ -16,6 +17,7 @@ def recode(dataset: Dataset, classes: Sequence[str]) -> Dataset:
     >>> recode(mine, ["normal", "pneumonia", "other"]).y
     array([1, 0, 1])
     """
+    classes = [composed(name) for name in classes]
     if len(set(classes)) < len(classes):
         raise UserError(f"data.classes names a class twice: {', '.join(classes)}")
     strange = [name for name in dataset.classes if name not in classes]
@@ -24,5 +26,5 @@ def recode(dataset: Dataset, classes: Sequence[str]) -> Dataset:
             f"{dataset.name} has the class {strange[0]!r}, which data.classes does not name: "
             f"{', '.join(classes)}"
         )
-    places = np.array([list(classes).index(name) for name in dataset.classes], dtype=np.int64)
+    places = np.array([classes.index(name) for name in dataset.classes], dtype=np.int64)
     return replace(dataset, y=places[dataset.y], classes=tuple(classes))

@@ -38,7 +38,7 @@ from fedpn.runs.prepare import (
     settle,
 )
 from fedpn.runs.settings import DataSettings
-from fedpn.serving.bundle import About, read_about, read_members
+from fedpn.serving.bundle import About, about_client, read_about, read_members
 
 
 def join(
@@ -53,7 +53,7 @@ def join(
     if name in about.clients:
         raise UserError(f"{run} has a client {name} already; choose another name")
     mine = replace(config, dataset=data, data=_reading(config, about))
-    dataset = replace(_read_new(mine, data, about), client=None, clients=(name,))
+    dataset = replace(_read_new(mine, data, about, newcomer=True), client=None, clients=(name,))
     federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
     check_calibration(mine, dataset, federation, [0])
     setup = lay_out(mine, dataset, federation).settle(_network(mine, about))
@@ -76,7 +76,7 @@ def update(
     config, about, server = _open(run)
     before, old = _rows_of(run, config, about, name)
     mine = replace(config, dataset=data, data=_reading(config, about))
-    new = _read_new(mine, data, about)
+    new = _read_new(mine, data, about_client(about, name))
     network, clock = _network(mine, about), Clock(listener or Listener())
     leaving = simulate(config, lay_out(config, before, old).settle(network))
     for phase in change_phases(config, leaves=True):
@@ -88,6 +88,7 @@ def update(
         client=None,
         clients=(name,),
         remarks=new.remarks,
+        recipe=new.recipe,
     )
     added = federate(new.y, [np.arange(len(new))], config.seed)
     setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
@@ -188,11 +189,11 @@ def _begin(run: Path, out: Path, config: Config, new: Dataset | None, clock: Clo
         clock.say(f"{new.name if new else ''}: {remark}")
 
 
-def _read_new(config: Config, data: str, about: About) -> Dataset:
+def _read_new(config: Config, data: str, about: About, newcomer: bool = False) -> Dataset:
     """Rows that come later, read and prepared as those of the run were."""
     wanted = config.data.wanted()._replace(least=1)
     if about.recipe is not None:
-        wanted = wanted._replace(ways=ways_of(about.recipe))
+        wanted = wanted._replace(ways=ways_of(about.recipe, newcomer))
     size = config.data.image_size or None
     dataset = _prepared(settle(config, read_dataset(data, size, wanted)), about)
     if dataset.is_raw:

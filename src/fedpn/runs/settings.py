@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fedpn.core.bounds import Bounds, Count, Depth, Natural, Positive, SmallShare, Width
-from fedpn.data.sources.columns import Ways
+from fedpn.core.plain import composed
+from fedpn.data.sources.styles import Ways
 from fedpn.data.sources.table import Wanted
 
 
@@ -53,6 +54,14 @@ class DataSettings:
     ] = "auto"
     without: Annotated[tuple[str, ...], "clients that take no part, as if never dealt to"] = ()
     classes: Annotated[tuple[str, ...], "by number; none: those of the data, in their order"] = ()
+
+    def __post_init__(self) -> None:
+        """Names have one form, as those of data have."""
+        for name in ("features", "ignore", "categories", "without", "classes"):
+            names = tuple(composed(value) for value in getattr(self, name))
+            object.__setattr__(self, name, names)
+        for name in ("label", "client"):
+            object.__setattr__(self, name, composed(getattr(self, name)))
 
     def wanted(self) -> Wanted:
         """What is asked of a table."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.data.dataset import Array
 from fedpn.data.recipe import Recipe
 from fedpn.data.sources import picture
@@ -41,6 +42,7 @@ def _cells(inputs: Sequence[Any], features: Sequence[str], recipe: Recipe) -> Ar
 
 def _values(row: Any, what: str, features: Sequence[str]) -> list[Any]:
     if isinstance(row, Mapping):
+        row = {composed(name): value for name, value in row.items()}
         _check_names(row, what, features)
         row = [row[name] for name in features]
     if not isinstance(row, list) or len(row) != len(features):
@@ -78,6 +80,7 @@ def _by_name(
 ) -> Array:
     if len(shape) != 1 or not features:
         raise UserError(f"{what} names columns, and this model has none")
+    row = {composed(name): value for name, value in row.items()}
     _check_names(row, what, features)
     return _numbers([row[name] for name in features], what, shape)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.routing.bayes import RunningShare
-from fedpn.serving.bundle import About, place_of, read_about
+from fedpn.serving.bundle import About, about_client, place_of, read_about
 from fedpn.serving.predict import Predictor, load
 
 
@@ -69,7 +69,9 @@ class Library:
     def about(self, client: str) -> About:
         """What a client's models are of; of those that answer now, though others be on disk."""
         opened = self.open.get(client)
-        return self._shelf(client).about if opened is None else opened.predictor.bundle.about
+        if opened is None:
+            return about_client(self._shelf(client).about, client)
+        return opened.predictor.bundle.about
 
     def folder(self, client: str) -> Path:
         return place_of(self._shelf(client).path)

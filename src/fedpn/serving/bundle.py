@@ -5,7 +5,7 @@ slot of a client has its file: its model's own part, its router's state, its rul
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import torch
 import fedpn
 from fedpn.core import store
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.core.settings import build, code_from, named_code
 from fedpn.core.trees import Params, Slots
-from fedpn.data.recipe import Recipe, read_recipe
+from fedpn.data.recipe import Recipe, of_client, read_recipe
 from fedpn.federated.privacy import Account
 from fedpn.federated.settings import HeadSettings
 from fedpn.nn.blueprint import Blueprint, read_blueprint
@@ -157,6 +158,11 @@ def read_about(path: Path) -> About:
     return _from_tree(store.read_json(path / "bundle.json"), path)
 
 
+def about_client(about: About, client: str) -> About:
+    """The same for one client: tables are read as it writes them."""
+    return about if about.recipe is None else replace(about, recipe=of_client(about.recipe, client))
+
+
 def _from_tree(tree: Any, path: Path) -> About:
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         found = tree.get("format") if isinstance(tree, dict) else None
@@ -237,9 +243,10 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
     with code_from(kept):
         _check_tensors(about, common, slots, path)
         rule = None if about.routing is None else from_state(about.routing.rule, slots["rule"])
+    client = about.clients[index]
     return Bundle(
-        about.clients[index],
-        about,
+        client,
+        about_client(about, client),
         common["model"] or None,
         common["head"],
         common["gate"],
@@ -275,8 +282,9 @@ def _find(names: Sequence[str], client: int | str | None, path: Path) -> int:
         if len(names) == 1:
             return 0
         raise UserError(f"{path} holds {len(names)} clients: say which with --client")
-    if str(client) in names:
-        return names.index(str(client))
+    forms = [composed(name) for name in names]
+    if composed(str(client)) in forms:
+        return forms.index(composed(str(client)))
     raise UserError(
         f"{path} has no client {client}; it has {', '.join(names[:12])}{' …' * (len(names) > 12)}"
     )

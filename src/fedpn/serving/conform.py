@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.data.dataset import Array
 from fedpn.data.sources import picture
 from fedpn.data.sources.csvs import Table
@@ -64,6 +65,7 @@ def _rows(table: Table, bundle: Bundle) -> Array:
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]], bundle: Bundle) -> Table:
+    rows = [{composed(str(name)): value for name, value in row.items()} for row in rows]
     there = {name for row in rows for name in row}  # what no row has is not missing but misspelt
     columns = {n: [row.get(n) for row in rows] for n in bundle.features if n in there}
     return Table(columns, lambda row: f"row {row} of the inputs")  # type: ignore[arg-type]

@@ -36,7 +36,9 @@ def export(
             tensors, _ = store.read_tensors(path / file, f"{index}/")
             store.write_tensors(draft / file, {f"0/{name}": t for name, t in tensors.items()})
         tree = store.read_json(path / "bundle.json")
-        store.write_json(draft / "bundle.json", tree | {"clients": [bundle.client]})
+        recipe = bundle.about.recipe
+        tree |= {"clients": [bundle.client], "recipe": None if recipe is None else asdict(recipe)}
+        store.write_json(draft / "bundle.json", tree)
         for name in store.code_of(path):
             store.make_folder(draft / store.CODE)
             store.write_text(draft / name, store.read_text(path / name))

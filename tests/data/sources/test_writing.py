@@ -8,9 +8,10 @@ import pytest
 
 from fedpn.data.cells import Kind
 from fedpn.data.recipe import Style
-from fedpn.data.sources.columns import Ways, read_columns
+from fedpn.data.sources.columns import read_columns
 from fedpn.data.sources.csvs import csv_parts, read_csv
-from fedpn.data.sources.writing import read, style_of
+from fedpn.data.sources.styles import Ways
+from fedpn.data.sources.writing import read
 
 
 @pytest.mark.parametrize(
@@ -77,15 +78,16 @@ def test_what_is_neither_is_a_text(text):
     [
         (["1,234", "12,5"], (",", "")),
         (["1,234", "12.5"], (".", "")),
-        (["1,234"], ("", "")),
+        (["1,234"], (".", "")),  # as it was read
         (["03/04/2024", "13/04/2024"], ("", "yes")),
         (["03/04/2024", "04/13/2024"], ("", "no")),
-        (["03/04/2024"], ("", "")),
-        (["03.04.2024"], ("", "yes")),
+        (["03/04/2024"], ("", "yes")),
+        (["03.04.2024"], ("", "")),  # points need nothing to be known
+        (["03.04.2024", "04.13.2024"], ("", "no")),
     ],
 )
 def test_a_column_tells_how_it_is_written(texts, style):
-    assert style_of(texts) == style
+    assert read_columns({"a": texts}, ["a"]).styles["a"] == Style(*style)
 
 
 def test_columns_tell_of_each_other():
@@ -227,7 +229,7 @@ def test_another_way_of_writing_is_told():
     ways = Ways(known={"a": Style(",")}, keep=True)
     found = read_columns({"a": ["36.6", "37.125"]}, ["a"], ways)
     assert found.x["value"][:, 0].tolist() == [36.6, 37.125]
-    assert found.remarks == ("the numbers of 'a' are written in another way than before",)
+    assert found.remarks == ("'a': decimal points, which is not as before",)
 
 
 def test_quoted_names_part_nothing(tmp_path):

@@ -47,7 +47,7 @@ def tell(path: Path, dataset: Dataset, categories: Sequence[str] = ()) -> list[s
         place = {name: i for i, name in enumerate(dataset.features)}
         places = [place[name] for name in recipe.names]
         lines += odd_cells(cells_of(dataset)[:, places], recipe, dataset.words)
-    told = [*dataset.remarks, *_twins(dataset), *_copies(dataset), *_advice(dataset)]
+    told = [*dataset.remarks, *_copies(dataset), *_advice(dataset)]
     return [plain(line) for line in lines + told]
 
 
@@ -140,16 +140,6 @@ def _hints(dataset: Dataset, recipe: Recipe) -> Iterator[str]:
         )
     if codes:
         yield f'few whole numbers, if those are codes: --set "data.categories={codes[:8]}"'
-
-
-def _twins(dataset: Dataset) -> list[str]:
-    """Names of classes that differ in their case alone."""
-    first: dict[str, str] = {}
-    return [
-        f"the classes {first[name.casefold()]!r} and {name!r} differ in their case alone"
-        for name in dataset.classes
-        if first.setdefault(name.casefold(), name) != name
-    ]
 
 
 def _copies(dataset: Dataset) -> list[str]:

@@ -5,33 +5,21 @@ once, kept with what was learned from it, and goes before what few new rows seem
 """
 
 import numbers
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedpn.data.cells import CELL, Array, Kind, fingerprint, of_numbers
 from fedpn.data.recipe import LARGEST, Style
+from fedpn.data.sources.guard import short
+from fedpn.data.sources.shown import MARKS, NOBODY, Mark, Owners, Shown, show
+from fedpn.data.sources.styles import DECIMALS, USUAL, Settled, Ways, settle
 from fedpn.data.sources.values import is_number, is_text, number_as_text, read_value
-from fedpn.data.sources.writing import is_both, style_of
 
-DECIMALS = {"auto": "", "point": ".", "comma": ","}
-DATES = {"auto": "", "day first": "yes", "month first": "no"}
 SIGNS = {"+", "++", "+++", "(+)"}  # beside these, "-" is a value
 TRUTH = {True: (fingerprint("true"), Kind.YES), False: (fingerprint("false"), Kind.NO)}
-
-
-@dataclass(frozen=True)
-class Ways:
-    """How columns are to be read."""
-
-    decimal: str = "auto"  # one of DECIMALS
-    dates: str = "auto"  # one of DATES
-    categories: tuple[str, ...] = ()  # columns whose numbers are names
-    known: Mapping[str, Style] = field(default_factory=dict)  # how a column was written before
-    signed: tuple[str, ...] = ()  # columns in which "-" is a value
-    keep: bool = False  # whether cells are wanted though all of them are numbers
+EXACT, EXACT64 = 2**24, 2**53  # whole numbers up to them are told apart in 32 bits, in 64
 
 
 class Columns(NamedTuple):
@@ -51,39 +39,118 @@ class Distinct(NamedTuple):
 
     @property
     def texts(self) -> list[str]:
-        return [value.strip() for value in self.values if is_text(value)]
+        """The same; "" in the place of what is no text."""
+        return [value.strip() if is_text(value) else "" for value in self.values]
+
+
+class Look(NamedTuple):
+    """A table before its cells are read: columns that read themselves, others, what these show."""
+
+    quick: dict[str, Array | None]  # cells
+    slow: dict[str, Distinct]
+    shown: dict[str, Shown]
+
+
+def look_at(
+    columns: Mapping[str, Sequence[Any]],
+    names: Sequence[str],
+    ways: Ways = USUAL,
+    owners: Owners = NOBODY,
+    file: Mapping[str, Shown] | None = None,
+) -> Look:
+    """Look at a table; where it is a part of a file, `file` is what all of that shows."""
+    named = set(ways.categories)
+    quick = {name: None if name in named else _typed(columns[name]) for name in names}
+    slow = {name: _distinct(columns[name]) for name, cells in quick.items() if cells is None}
+    shown = {n: show(d.texts, d.places, owners) for n, d in slow.items() if n not in named}
+    if _has_commas(file or shown, ways):  # then a point may part thousands
+        for name in [n for n in names if quick[n] is not None and _has_points(columns[n])]:
+            slow[name], quick[name] = _distinct(columns[name]), None
+            shown[name] = show(slow[name].texts, slow[name].places, owners)
+    return Look(quick, slow, shown)
+
+
+def look_through(
+    tables: Callable[[], Iterable[Mapping[str, Sequence[Any]]]], names: Sequence[str], ways: Ways
+) -> dict[str, Shown]:
+    """Look at all parts of a file, again where commas are found that shed light on points."""
+    file: dict[str, Shown] = {}
+    while True:
+        found: dict[str, Shown] = {}
+        for columns in tables():
+            part = look_at(columns, names, ways, file=file).shown
+            found |= {n: found[n].merge(s) if n in found else s for n, s in part.items()}
+        if _has_commas(found, ways) == _has_commas(file, ways):
+            return found
+        file = found
 
 
 def read_columns(
     columns: Mapping[str, Sequence[Any]],
     names: Sequence[str],
-    ways: Ways = Ways(),
+    ways: Ways = USUAL,
+    owners: Owners = NOBODY,
+    file: Mapping[str, Shown] | None = None,
 ) -> Columns:
-    """Reads columns, in the order of these names."""
-    named = set(ways.categories)
-    quick = {name: None if name in named else _typed(columns[name]) for name in names}
-    slow = {name: _distinct(columns[name]) for name, cells in quick.items() if cells is None}
-    shown = {name: style_of(d.texts) for name, d in slow.items() if name not in named}
-    if _has_commas(shown, ways):  # then a point may part thousands
-        for name in [n for n in names if quick[n] is not None and _has_points(columns[n])]:
-            slow[name] = _distinct(columns[name])
-            shown[name], quick[name] = style_of(slow[name].texts), None
-    styles, remarks = _styles(names, shown, ways)
+    """Read columns, in the order of these names; `file` as for `look_at`.
+
+    Refuse a table that `ways.strict` holds to what was known before, and that nothing settles.
+    """
+    quick, slow, shown = look_at(columns, names, ways, owners, file)
+    settled = settle(shown if file is None else file, owners, ways)
+    styles = {name: _style(name, settled, quick[name], columns[name]) for name in names}
     if not slow and not ways.keep:
         ready = [cells for cells in quick.values() if cells is not None]
         if all((cells["kind"] == Kind.NUMBER).all() for cells in ready):
+            told = _blurred(names, ready)
             x = np.stack([c["value"] for c in ready], 1, dtype=np.float32, casting="same_kind")
-            return Columns(x, {}, styles)
+            return Columns(x, {}, styles, (*settled.remarks, *told))
     words: dict[float, str] = {}
     found = np.empty((len(names), len(next(iter(columns.values())))), CELL)
     for place, name in enumerate(names):
         cells = quick[name]
         if cells is None:
             signed = name in ways.signed or not SIGNS.isdisjoint(slow[name].texts)
-            cells = _slowly(slow[name], styles[name], words, (signed, name in named))
+            how = (signed, name in ways.categories)
+            by_client = settled.read.get(name, [Style()])
+            cells = _slowly(slow[name], by_client[0], words, how)
+            for style in set(by_client) - {by_client[0]}:
+                theirs = [c for c, other in enumerate(by_client) if other == style]
+                rows = np.isin(owners.places, theirs)
+                cells[rows] = _slowly(slow[name], style, words, how)[rows]
         found[place] = cells
-    told = (*remarks, *_doubts({n: slow[n] for n in shown}, shown, styles, ways))
-    return Columns(found.T, words, styles, told)
+    told = _blurred(names, found)
+    return Columns(found.T, words, styles, (*settled.remarks, *told))
+
+
+def _style(name: str, settled: Settled, cells: Array | None, column: Sequence[Any]) -> Style:
+    """How a column is written: plain numbers with points show these as well."""
+    if cells is None or name in settled.kept:
+        return settled.kept.get(name, Style())
+    return Style(".") if _has_points(column) else Style()
+
+
+def _blurred(names: Sequence[str], columns: Iterable[Array]) -> list[str]:
+    """Tells of whole numbers that are one number in 32 bits."""
+    told = []
+    for name, cells in zip(names, columns, strict=True):
+        values = cells["value"][cells["kind"] == Kind.NUMBER]
+        large = values[np.abs(values) >= EXACT]
+        if not len(large):
+            continue
+        exact = np.unique(large)
+        short_ = exact.astype(np.float32)
+        same = np.flatnonzero(short_[1:] == short_[:-1])
+        such = f"{exact[-1]:.0f}"
+        if len(same):
+            such = " and ".join(f"{value:.17g}" for value in exact[same[0] : same[0] + 2])
+        if len(same) or EXACT64 <= exact[-1] < 2.0**64:
+            told.append(
+                f"{short(name)!r}: numbers such as {such} are not told apart from others nearby in "
+                "32 bits: subtract a constant, or name the column in data.categories if these are "
+                "codes"
+            )
+    return told
 
 
 def _typed(column: Sequence[Any]) -> Array | None:
@@ -132,33 +199,17 @@ def _distinct(column: Sequence[Any]) -> Distinct:
     return Distinct(values, np.array(places, np.int64))
 
 
-def _has_commas(shown: Mapping[str, Style], ways: Ways) -> bool:
-    styles = [*shown.values(), *ways.known.values(), Style(DECIMALS[ways.decimal])]
-    return any(style.decimal == "," for style in styles)
+def _has_commas(shown: Mapping[str, Shown], ways: Ways) -> bool:
+    if "," in (DECIMALS[ways.decimal], *(style.decimal for style in ways.known.values())):
+        return True
+    comma, point = (MARKS.index(mark) for mark in (Mark.COMMA, Mark.POINT))
+    return any((s.counts[:, comma] > s.counts[:, point]).any() for s in shown.values())
 
 
 def _has_points(column: Sequence[Any]) -> bool:
+    if isinstance(column, np.ndarray) and column.dtype.kind not in "OUS":
+        return False
     return set(map(type, column)) == {str} and "." in "".join(column)
-
-
-def _styles(
-    names: Sequence[str], shown: Mapping[str, Style], ways: Ways
-) -> tuple[dict[str, Style], list[str]]:
-    """How each column is written: as is asked for, as it shows, as it was, as others show."""
-    signs = {style.decimal for style in shown.values()} - {""}
-    common = signs.pop() if len(signs) == 1 else ""
-    decimal, dates = DECIMALS[ways.decimal], DATES[ways.dates]
-    styles, remarks = {}, []
-    for name in names:
-        now, before = shown.get(name, Style()), ways.known.get(name, Style())
-        styles[name] = Style(
-            decimal or now.decimal or before.decimal or common or ".",
-            dates or now.day_first or before.day_first or "yes",
-        )
-        for what, old, new in zip(("numbers", "dates"), before, styles[name], strict=True):
-            if old and old != new:
-                remarks.append(f"the {what} of {name!r} are written in another way than before")
-    return styles, remarks
 
 
 def _slowly(
@@ -176,33 +227,3 @@ def _slowly(
     for place in np.flatnonzero(told)[:100_000]:
         words.setdefault(float(cells["value"][place]), str(values[place]).strip())
     return cells[distinct.places]
-
-
-def _doubts(
-    slow: Mapping[str, Distinct],
-    shown: Mapping[str, Style],
-    styles: Mapping[str, Style],
-    ways: Ways,
-) -> list[str]:
-    """What could have been read in another way, though nothing tells, and how it was."""
-    remarks = []
-    taken = {
-        "decimal": ("a decimal comma or one for thousands", "thousands", "data.decimal=comma"),
-        "dates": ("the day first or the month", "the day", "data.dates='month first'"),
-    }
-    for name, distinct in slow.items():
-        before, now = ways.known.get(name, Style()), shown[name]
-        comma = "," if styles[name].decimal == "," else ""
-        sure = Style(
-            DECIMALS[ways.decimal] or now.decimal or before.decimal or comma,
-            DATES[ways.dates] or now.day_first or before.day_first,
-        )
-        # A point is a decimal one unless a column says otherwise.
-        texts = [text for text in distinct.texts if "," in text or "/" in text or "-" in text]
-        for what in is_both(texts, sure):
-            either, chosen, option = taken[what]
-            remarks.append(
-                f"{name!r} may have {either}, which nothing tells: {chosen} is taken "
-                f'(else --set "{option}")'
-            )
-    return remarks

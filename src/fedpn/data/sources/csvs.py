@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.data.sources.guard import plain_file, reason, short, some
 
 LARGEST = 1 << 30  # bytes of a table
@@ -97,7 +98,7 @@ def _separator(text: Iterator[str]) -> tuple[str, str, int]:
 
 def _names(path: Path, row: Sequence[str]) -> list[str]:
     """Names of columns; one that has none is called by its place, as an index has none."""
-    names = [name.strip() for name in row]
+    names = [composed(name.strip()) for name in row]
     if any(names):
         names = [name or f"unnamed {place}" for place, name in enumerate(names, 1)]
     check_names(path, names)

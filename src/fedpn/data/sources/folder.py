@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.data.dataset import Dataset
 from fedpn.data.sources import dicom, picture
 from fedpn.data.sources.guard import reason
@@ -66,7 +67,7 @@ def _find(path: Path) -> list[File]:
     if not inside or not all(_holds_folders(entry) for entry in inside):
         return [File("", kind, file) for kind, files in _classes(path).items() for file in files]
     return [
-        File(outer.name, kind, file)
+        File(composed(outer.name), kind, file)
         for outer in inside
         for kind, files in _classes(outer).items()
         for file in files
@@ -74,7 +75,7 @@ def _find(path: Path) -> list[File]:
 
 
 def _classes(path: Path) -> dict[str, list[Path]]:
-    files = {}
+    files: dict[str, list[Path]] = {}
     for entry in entries(path):
         if not entry.is_dir():
             raise UserError(
@@ -82,10 +83,11 @@ def _classes(path: Path) -> dict[str, list[Path]]:
             )
         if not entry.name.isprintable():
             raise UserError(f"the folder {str(entry)!r} has a name that is no text; rename it")
-        files[entry.name] = entries(entry)
-        if not files[entry.name]:
+        name, inside = composed(entry.name), entries(entry)
+        files[name] = [*files.get(name, []), *inside]
+        if not inside:
             raise UserError(f"the folder {entry} is empty; put pictures of that class into it")
-        deeper = next((file for file in files[entry.name] if file.is_dir()), None)
+        deeper = next((file for file in inside if file.is_dir()), None)
         if deeper:
             raise UserError(
                 f"{deeper} is a folder where pictures were expected; give each class one folder "

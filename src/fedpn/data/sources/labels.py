@@ -1,14 +1,17 @@
 """Labels as people write them -> class numbers and names."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.data.dataset import Array
 from fedpn.data.sources.guard import LONGEST, short
 
 LARGEST = 2**53  # beyond it floats are not exact
+NUMBER = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]*)?(e[+-]?[0-9]{1,2})?", re.IGNORECASE | re.ASCII)
 Place = Callable[[int], str]  # a row's number -> how the user finds it
 
 
@@ -78,7 +81,8 @@ def _texts(values: Array, what: str, place: Place) -> Array:
     """Names as text that any file or terminal can take."""
     try:
         texts = values.astype(str)
-        "".join(np.unique(texts).tolist()).encode()
+        names, places = np.unique(texts, return_inverse=True)
+        "".join(names.tolist()).encode()
     except (ValueError, SystemError) as error:  # bytes beyond ASCII, what is no character
         if values.dtype.kind == "S":
             row = next(i for i, value in enumerate(values.tolist()) if not value.isascii())
@@ -89,7 +93,25 @@ def _texts(values: Array, what: str, place: Place) -> Array:
         raise UserError(
             f"{what} holds a name that is no text ({error}); write it in letters"
         ) from error
-    return texts
+    return np.array([composed(name) for name in names.tolist()])[places].astype(str)
+
+
+def twins(names: Sequence[str], what: str) -> list[str]:
+    """Tell of names that may be meant for one: written in other cases, or for the same number.
+
+    >>> twins(("Well", "well", "7", "007", "8"), "classes")
+    ["the classes 'Well' and 'well' differ in their case alone", "the classes '7' and '007' are \
+one number"]
+    """
+    first: dict[str | float, str] = {}
+    told = []
+    for name in names:
+        digits = NUMBER.fullmatch(name)
+        other = first.setdefault(float(name) if digits else name.casefold(), name)
+        if other != name and len(name) > 1:  # letters may be classes
+            why = "are one number" if digits else "differ in their case alone"
+            told.append(f"the {what} {short(other)!r} and {short(name)!r} {why}")
+    return told
 
 
 def _is_number(name: str) -> bool:

@@ -10,6 +10,7 @@ from fedpn.data.dataset import Dataset
 from fedpn.data.sources import archive, datasets, picture, table
 from fedpn.data.sources.folder import load_folder
 from fedpn.data.sources.guard import plain_file
+from fedpn.data.sources.labels import twins
 from fedpn.data.sources.leaf import ENDING as LEAF
 from fedpn.data.sources.leaf import leaf_files, load_leaf
 from fedpn.data.sources.table import ALL, Wanted
@@ -72,6 +73,12 @@ def load_own(
 
     `image_size` is the side of square images.
     """
+    dataset = _load(path, image_size, wanted)
+    told = (*twins(dataset.classes, "classes"), *twins(dataset.clients, "clients"))
+    return replace(dataset, remarks=(*dataset.remarks, *told))
+
+
+def _load(path: Path, image_size: int | None, wanted: Wanted) -> Dataset:
     if image_size is not None and image_size < 1:
         raise UserError(f"data.image_size is {image_size}; it needs at least 1 pixel")
     if not os.path.lexists(path):

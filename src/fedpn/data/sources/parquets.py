@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
-from fedpn.core.plain import plain
+from fedpn.core.plain import composed, plain
 from fedpn.data.sources.csvs import LARGEST, Table, check_names
 from fedpn.data.sources.guard import fits, plain_file, reason, short
 
@@ -28,7 +28,7 @@ def read_parquet(path: Path) -> Table:
         # Text that repeats is held once: a few bytes may stand for very many.
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             content = file.read()
-        columns = {name: _values(content.column(name)) for name in content.column_names}
+        columns = {composed(name): _values(content[name]) for name in content.column_names}
     except UserError:
         raise
     except Exception as error:  # readers of damaged files fail in many ways
@@ -41,7 +41,7 @@ def read_parquet(path: Path) -> Table:
 def _check_parquet(path: Path, file: Any, is_nested: Callable[[Any], bool]) -> None:
     """Refuses by the head what is no table or would not fit."""
     head, schema = file.metadata, file.schema_arrow
-    check_names(path, schema.names)
+    check_names(path, [composed(name) for name in schema.names])
     if head.num_rows == 0:
         raise UserError(f"{path} has no rows; add some")
     packed = sum(head.row_group(i).total_byte_size for i in range(head.num_row_groups))

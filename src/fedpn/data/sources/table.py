@@ -1,25 +1,30 @@
 """Tables, as CSV, Parquet or a frame: columns of features, a label, perhaps whose each row is."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.plain import composed
 from fedpn.data.cells import buckets, fingerprint
 from fedpn.data.dataset import Array, Dataset
 from fedpn.data.recipe import Recipe, Style, odd_cells
-from fedpn.data.sources.columns import Columns, Ways, read_columns
+from fedpn.data.sources.columns import Columns, look_through, read_columns
 from fedpn.data.sources.csvs import Table, csv_parts, read_csv
 from fedpn.data.sources.guard import LONGEST, short, some
 from fedpn.data.sources.labels import encode, name_values
 from fedpn.data.sources.parquets import read_parquet
+from fedpn.data.sources.shown import NOBODY, Owners, Shown
+from fedpn.data.sources.styles import Ways
 from fedpn.data.sources.writing import NO_SIGNS, NOTHING
 
 LABEL, CLIENT = "label", "client"
+WHOLE = re.compile(r"^\+?(-?)(0|[1-9][0-9]*)(?:\.0*)?$")
+TRAINED = ", which this model was trained on"
 READERS: dict[str, Callable[[Path], Table]] = {
     ".csv": read_csv,
     ".tsv": read_csv,
@@ -54,9 +59,10 @@ def of_table(path: Path | str, name: str, table: Table, wanted: Wanted) -> Datas
     if client is not None or CLIENT in table.columns:
         client = _column(path, table, client or CLIENT, "client")
     names = _chosen(path, table, wanted, (label, client))
-    found = read_columns(table.columns, names, wanted.ways)
     texts = {column: _texts(column, table) for column in (label, client) if column}
     kept, remarks = _told(path, texts)
+    owners = _owners(texts[client]) if client and not wanted.ways.strict else NOBODY
+    found = read_columns(table.columns, names, wanted.ways, owners)
     y, classes = encode(texts[label][kept], f"{label!r} of {path}", least=wanted.least)
     owner, clients = (
         name_values(texts[client][kept], f"{client!r} of {path}") if client else (None, ())
@@ -76,9 +82,18 @@ def of_table(path: Path | str, name: str, table: Table, wanted: Wanted) -> Datas
     )
 
 
+def _owners(texts: Array) -> Owners:
+    """Whose rows are: each client writes in its own way."""
+    names, places = np.unique(texts, return_inverse=True)
+    nobody = int(names[0] == "")
+    return Owners(tuple(map(str, names[nobody:])), places - nobody)
+
+
 def of_frame(frame: Any) -> Table:
     """A data frame's columns."""
-    columns: dict[str, Any] = {str(name): np.asarray(frame[name]) for name in frame.columns}
+    columns: dict[str, Any] = {
+        composed(str(name)): np.asarray(frame[name]) for name in frame.columns
+    }
     return Table(columns, lambda row: f"row {row} of the frame")
 
 
@@ -139,15 +154,23 @@ def read_parts(
     rows: int,
     recipe: Recipe | None = None,
 ) -> Iterator[Part]:
-    """Reads columns in the order of their names, or all where none is named, part by part."""
-    whole = path.suffix.lower() == ".parquet"
-    ways = ways_of(recipe)
-    for table in [read_parquet(path)] if whole else csv_parts(path, rows):
+    """Reads columns in the order of their names, or all where none is named, part by part.
+
+    A file is read twice where its columns were prepared: how they are written is the whole's.
+    """
+    whole = [read_parquet(path)] if path.suffix.lower() == ".parquet" else None
+
+    def columns() -> Iterator[Mapping[str, Sequence[Any]]]:
+        for table in whole or csv_parts(path, rows):
+            _find_all(path, table, features, trained=TRAINED)
+            yield table.columns
+
+    file = None if recipe is None else look_through(columns, recipe.names, ways_of(recipe))
+    for table in whole or csv_parts(path, rows):
         for name in others:
             _column(path, table, name, "id")
         names = features or tuple(name for name in table.columns if name not in others)
-        found = table_rows(path, table, names, recipe, ways)
-        ways = replace(ways, known={**ways.known, **found.styles})  # one file, one way of writing
+        found = table_rows(path, table, names, recipe, file)
         passed = {name: [_plain(v) for v in table.columns[name]] for name in others}
         yield Part(found.x, passed, "; ".join(found.remarks))
 
@@ -157,20 +180,20 @@ def table_rows(
     table: Table,
     names: Sequence[str],
     recipe: Recipe | None,
-    ways: Ways | None = None,
+    file: Mapping[str, Shown] | None = None,
 ) -> Columns:  # x: float32 [N, F]
     """Rows in the form that a model takes: prepared as those it was trained on, where they were."""
-    _find_all(path, table, names, trained=", which this model was trained on")
+    _find_all(path, table, names, trained=TRAINED)
     if recipe is None:
         x = np.stack([_numbers(name, table) for name in names], axis=1)
         return Columns(x, {}, {})
-    found = read_columns(table.columns, recipe.names, ways or ways_of(recipe))
+    found = read_columns(table.columns, recipe.names, ways_of(recipe), file=file)
     odd = odd_cells(found.x, recipe, found.words)
     return found._replace(x=recipe(found.x), remarks=(*found.remarks, *odd))
 
 
-def ways_of(recipe: Recipe | None) -> Ways:
-    """How columns are read where a recipe was learned: as they were then."""
+def ways_of(recipe: Recipe | None, newcomer: bool = False) -> Ways:
+    """How columns are read where a recipe was learned: as they were then, or not at all."""
     if recipe is None:
         return Ways()
     signs = buckets(np.array([fingerprint(sign) for sign in NO_SIGNS]), recipe.bits).tolist()
@@ -179,6 +202,8 @@ def ways_of(recipe: Recipe | None) -> Ways:
         known={c.name: Style(c.decimal, c.day_first) for c in recipe.columns},
         signed=tuple(c.name for c in recipe.columns if not set(signs).isdisjoint(c.values)),
         keep=True,
+        strict=True,
+        newcomer=newcomer,
     )
 
 
@@ -259,6 +284,6 @@ def _texts(name: str, table: Table) -> Array:
                 f"{table.place(row)} holds {str(text)!r} in the column {name!r}, which needs a "
                 "whole number or a name in every row"
             )
-    # Whole numbers look the same whether they are stored as floats or not: 1.0 is '1'.
-    whole = [t.removesuffix(".0") if _number(t) % 1 == 0 else t for t in texts.tolist()]
+    # Whole numbers look the same however they are stored or written: +1, 1.0 and 1.00 are 1.
+    whole = [WHOLE.sub(r"\1\2", text) for text in texts.tolist()]
     return np.array(whole)[numbers]

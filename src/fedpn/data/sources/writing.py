@@ -1,7 +1,6 @@
 """Cells as people write them: numbers with points or commas, dates, yes and no, or nothing."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date
 
 from fedpn.data.cells import Kind, fingerprint
@@ -30,32 +29,18 @@ _TIME = (
 )
 YEAR_FIRST = re.compile(rf"([0-9]{{4}})([-/.])([0-9]{{1,2}})\2([0-9]{{1,2}}){_TIME}")
 YEAR_LAST = re.compile(rf"([0-9]{{1,2}})([-/.])([0-9]{{1,2}})\2([0-9]{{4}}|[0-9]{{2}}){_TIME}")
-NAMED = re.compile(rf"([0-9]{{1,2}})[- .]+([A-Za-zäé]{{3,9}})[- .,]+([0-9]{{4}}){_TIME}")
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-OTHER_MONTHS = {"mär": "mar", "mai": "may", "okt": "oct", "dez": "dec"}
+DAY_NAMED = re.compile(
+    rf"([0-9]{{1,2}})[- ./]+([A-Za-zä]{{3,9}})[- ./,]+([0-9]{{4}}|[0-9]{{2}}){_TIME}"
+)
+MONTH_NAMED = re.compile(rf"([A-Za-z]{{3,9}})\.? +([0-9]{{1,2}}),? +([0-9]{{4}}){_TIME}")
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+GERMAN = ("januar", "februar", "märz", "", "mai", "juni", "juli", "", "", "oktober", "", "dezember")
 EPOCH = date(1970, 1, 1).toordinal()
-UNKNOWN = Style()
+PIVOT = 30  # two-digit years below it are of this century, as in Excel: 00-29 are 2000-2029
 Read = tuple[float, Kind]
-
-
-def style_of(texts: Iterable[str], known: Style = UNKNOWN) -> Style:
-    """How numbers and dates of a column are written, by those that can be read in one way alone;
-    as is known already where all can be read in both."""
-    votes = {".": 0, ",": 0, "yes": 0, "no": 0}
-    for text in texts:
-        point, comma = (NUMBERS[sign].fullmatch(text) is not None for sign in ".,")
-        votes["."] += point and not comma
-        votes[","] += comma and not point
-        found = YEAR_LAST.fullmatch(text)
-        if found:
-            votes["yes"] += int(found[1]) > 12 or found[2] == "."
-            votes["no"] += int(found[3]) > 12
-    decimal, day_first = known
-    if votes["."] != votes[","]:
-        decimal = max(".,", key=votes.__getitem__)
-    if votes["yes"] != votes["no"]:
-        day_first = max(("yes", "no"), key=votes.__getitem__)
-    return Style(decimal, day_first)
 
 
 def read(text: str, style: Style) -> Read:
@@ -96,18 +81,15 @@ def read_date(text: str, style: Style) -> float | None:
     if found:
         year, month, day = int(found[1]), int(found[3]), int(found[4])
     elif found := YEAR_LAST.fullmatch(text):
-        first, second, year = int(found[1]), int(found[3]), int(found[4])
+        first, second = int(found[1]), int(found[3])
         day, month = (second, first) if style.day_first == "no" else (first, second)
         if month > 12:
             day, month = month, day
-        if len(found[4]) == 2:
-            year += 1900 if year > 50 else 2000
-    elif found := NAMED.fullmatch(text):
-        name = found[2][:3].lower()
-        name = OTHER_MONTHS.get(name, name)
-        if name not in MONTHS:
-            return None
-        day, month, year = int(found[1]), MONTHS.index(name) + 1, int(found[3])
+        year = _century(found[4])
+    elif found := DAY_NAMED.fullmatch(text):
+        day, month, year = int(found[1]), _month(found[2]), _century(found[3])
+    elif found := MONTH_NAMED.fullmatch(text):
+        day, month, year = int(found[2]), _month(found[1]), int(found[3])
     else:
         return None
     try:
@@ -116,6 +98,27 @@ def read_date(text: str, style: Style) -> float | None:
         return None
     hours = _hours(*found.groups()[-6:])
     return None if hours is None else days + hours / 24
+
+
+def _century(year: str) -> int:
+    """A year of two digits lies from 1930 to 2029.
+
+    >>> _century("45"), _century("29"), _century("0045")
+    (1945, 2029, 45)
+    """
+    number = int(year)
+    return number if len(year) > 2 else number + (2000 if number < PIVOT else 1900)
+
+
+def _month(name: str) -> int:
+    """A month by the first three letters of its name or more; 0 for other words.
+
+    >>> _month("Jun"), _month("sept"), _month("Okt"), _month("marble")
+    (6, 9, 10, 0)
+    """
+    name = name.lower()
+    full = enumerate(zip(MONTHS, GERMAN, strict=True), 1)
+    return next((i for i, month in full if any(m.startswith(name) for m in month)), 0)
 
 
 def _hours(
@@ -138,15 +141,3 @@ def _hours(
     if zone is None:
         return found
     return found - int(zone) - int(more or 0) / 60 * (-1 if zone.startswith("-") else 1)
-
-
-def is_both(texts: Collection[str], style: Style) -> tuple[str, ...]:
-    """Whether numbers or dates could as well have been read otherwise, though nothing tells."""
-    told: Mapping[str, Callable[[str], bool]] = {
-        "decimal": lambda text: read_number(text, Style(".")) != read_number(text, Style(",")),
-        "dates": lambda text: read_date(text, Style("", "yes")) != read_date(text, Style("", "no")),
-    }
-    known = {"decimal": style.decimal, "dates": style.day_first}
-    return tuple(
-        name for name, differs in told.items() if not known[name] and any(map(differs, texts))
-    )
