@@ -14,9 +14,11 @@ from fedpn.data.census import (
     Census,
     Values,
     count_values,
+    finish_recipe,
     is_sound,
     make_recipe,
     plan,
+    split_values,
     take_census,
 )
 from fedpn.data.dataset import Dataset
@@ -53,7 +55,8 @@ def learned(parts, names, categories=()):
     known = plan(census, names, categories)
     found = [count_values(cells, known) for cells in parts]
     values = Values(*(sum(sums) for sums in zip(*found, strict=True)))
-    return make_recipe(names, census, known, values)
+    recipe = make_recipe(names, census, known, values)
+    return finish_recipe(recipe, sum(split_values(cells, names, recipe) for cells in parts))
 
 
 def test_however_rows_are_dealt_the_recipe_is_one():

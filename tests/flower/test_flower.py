@@ -24,7 +24,14 @@ from clinic import rows as clinic_rows
 from clinic import write as write_clinic
 from fedpn.algorithms import ALGORITHMS
 from fedpn.core.trees import flatten
-from fedpn.data.census import count_values, make_recipe, plan, take_census
+from fedpn.data.census import (
+    count_values,
+    finish_recipe,
+    make_recipe,
+    plan,
+    split_values,
+    take_census,
+)
 from fedpn.federated.checkpoint import Journal, State
 from fedpn.flower.app import records, whole
 from fedpn.flower.app import roster as roster_module
@@ -1018,6 +1025,7 @@ def test_messy_tables_learn_a_recipe_together(tmp_path, capfd):
     census = take_census(cells)
     known = plan(census, names)
     pooled = make_recipe(names, census, known, count_values(cells, known))
+    pooled = finish_recipe(pooled, split_values(cells, names, pooled))
     ours = read_about(tmp_path / "run").recipe
     assert [c.values for c in ours.columns] == [c.values for c in pooled.columns]
     assert [c.fill for c in ours.columns] == pytest.approx([c.fill for c in pooled.columns])

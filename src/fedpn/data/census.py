@@ -1,8 +1,9 @@
 """What a recipe is learned from: sums over rows, so that clients learn it together.
 
-Two turns are enough. The first counts what cells look like, and adds up numbers; from it all know
-each column's kind. The second counts the values of categories and, for medians, numbers by bins: a
-median is never farther from the mean than one standard deviation, so bins need no other range.
+In three turns. The first counts what cells look like, and adds up numbers; from it all know each
+column's kind. The second counts the values of categories by buckets and, for medians, numbers by
+bins: a median is never farther from the mean than one standard deviation, so bins need no other
+range. The third parts the buckets that are used, so that no two values share one.
 """
 
 import re
@@ -22,7 +23,7 @@ RARE = 5  # rows: values that fewer have are "another", and nobody learns of the
 MOST = 64  # values of a category
 HALF = 0.5  # a category whose known values cover less is a text
 BINS = 256
-LEAST_BITS = 8
+LEAST_BITS, FIRST_BITS = 8, 16  # of a bucket in the second turn
 ROOM = 1 << 22  # numbers that the counts of all categories may take
 SURE = 50  # values, all different, that make an identifier
 IDENTIFIER = re.compile(
@@ -105,7 +106,7 @@ class Plan(NamedTuple):
     def bits(self) -> int:
         """Of a value's bucket: as many as there is room for."""
         room = ROOM // max(1, len(self.categories))
-        return max(LEAST_BITS, min(MOST_BITS, room.bit_length() - 1))
+        return max(LEAST_BITS, min(FIRST_BITS, room.bit_length() - 1))
 
 
 def plan(census: Census, names: Sequence[str], categories: Collection[str] = ()) -> Plan:
@@ -200,6 +201,50 @@ def make_recipe(
         told = "; ".join(f"{gone.name!r}: {gone.why}" for gone in left_out[:8])
         raise UserError(f"no column is left to learn from ({told})")
     return Recipe(tuple(columns[i] for i in sorted(columns)), tuple(left_out), plan.bits)
+
+
+def split_values(cells: Array, names: Sequence[str], recipe: Recipe) -> Array:
+    """Counts one client's rows by parts of buckets, [categories, MOST, parts], by a recipe of the
+    second turn."""
+    place = {name: i for i, name in enumerate(names)}
+    columns = [column for column in recipe.columns if column.is_category]
+    more = _more_bits(recipe)
+    found = np.zeros((len(columns), MOST, 1 << more))
+    for counts, column in zip(found, columns, strict=True):
+        mine = cells[:, place[column.name]]
+        there = mine["value"][mine["kind"] != Kind.MISSING]
+        parts = buckets(there, recipe.bits + more)
+        for i, value in enumerate(column.values):
+            inside = parts[parts >> more == value] & ((1 << more) - 1)
+            counts[i] = np.bincount(inside, minlength=1 << more)
+    return found
+
+
+def finish_recipe(recipe: Recipe, parts: Array, rare: int = RARE) -> Recipe:
+    """The recipe of the third turn: a value is a part of a bucket."""
+    more, counts = _more_bits(recipe), iter(parts)
+    columns, left_out = [], list(recipe.left_out)
+    for column in recipe.columns:
+        if column.is_category:
+            mine = next(counts)
+            found, why = _category(column.name, mine.ravel(), mine.sum(), rare)
+            if found is None:
+                left_out.append(LeftOut(column.name, why))
+                continue
+            values = tuple(
+                (column.values[v >> more] << more) + v % (1 << more) for v in found.values
+            )
+            column = replace(column, values=values, other=column.other or found.other)
+        columns.append(column)
+    if not columns:
+        raise UserError(f"no column is left to learn from ({left_out[-1].why})")
+    return Recipe(tuple(columns), tuple(left_out), recipe.bits + more)
+
+
+def _more_bits(recipe: Recipe) -> int:
+    """By which buckets are parted: as many as there is room for."""
+    room = ROOM // (MOST * max(1, sum(column.is_category for column in recipe.columns)))
+    return max(1, min(MOST_BITS - recipe.bits, room.bit_length() - 1))
 
 
 def _usable(kinds: Array, kind: str) -> float:

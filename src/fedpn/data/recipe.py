@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedpn.core.bounds import Bounds, Natural
+from fedpn.core.bounds import Bounds
 from fedpn.core.errors import UserError
 from fedpn.core.settings import build
 from fedpn.data.cells import Array, Kind, as_days, as_numbers, buckets
 
-MOST_BITS = 16
+MOST_BITS = 32  # of a value's bucket
+Bucket = Annotated[int, Bounds(low=0, high=(1 << MOST_BITS) - 1)]
 LARGEST = float(np.finfo(np.float32).max)
 OTHER, MISSING = "another", "is missing"
 
@@ -42,7 +43,7 @@ class Column:
     kind: Literal["number", "boolean", "date", "category"]
     fill: Annotated[float, "what stands for a missing value; of a category, its place"] = 0.0
     missing: Annotated[bool, "whether a column tells that it was missing"] = False
-    values: Annotated[tuple[Natural, ...], "of a category, by their buckets"] = ()
+    values: Annotated[tuple[Bucket, ...], "of a category, by their buckets"] = ()
     other: Annotated[bool, "of a category, whether a column stands for all other values"] = False
     text: Annotated[bool, "of a category, whether numbers are names as they are written"] = False
     names: tuple[str, ...] = ()
@@ -224,6 +225,7 @@ def read_recipe(tree: Any) -> Recipe:
 def _check(column: Column, bits: int) -> None:
     """Refuses a column whose parts do not fit together."""
     places = len(column.values)
+    ways: list[Column | Written] = [column, *column.clients]
     wrong = {
         "has values that are none of its kind": column.is_category != bool(places),
         "does not name all of its values": len(column.names) not in (0, places),
@@ -234,7 +236,7 @@ def _check(column: Column, bits: int) -> None:
         "fills in what is too large": abs(column.fill) > LARGEST,
         "is written in no known way": any(
             way.decimal not in ("", ".", ",") or way.day_first not in ("", "yes", "no")
-            for way in (column, *column.clients)
+            for way in ways
         ),
     }
     for what, is_wrong in wrong.items():

@@ -12,9 +12,11 @@ from fedpn.data.census import (
     Plan,
     Values,
     count_values,
+    finish_recipe,
     is_sound,
     make_recipe,
     plan,
+    split_values,
     take_census,
 )
 from fedpn.data.prepared import cells_of
@@ -23,7 +25,7 @@ from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
 
-CENSUS, VALUES = "census", "values"
+CENSUS, VALUES, PARTS = "census", "values", "parts"
 T = TypeVar("T", Census, Values)
 
 
@@ -65,10 +67,31 @@ class CountValues(Phase):
         return Reply(memory, {VALUES: _tensors(count_values(cells, known))})
 
     def objection(self, statistics: Slots, rows: int | None = None) -> str:
-        sound = all((counts >= 0).all() for counts in statistics[VALUES].values())
-        if rows is not None:
-            sound &= all((counts <= rows).all() for counts in statistics[VALUES].values())
-        return "" if sound else "its counts are none of values"
+        return _not_counts(statistics[VALUES], rows)
+
+    def server(self, server: Slots, total: Total) -> Slots:
+        found = server | total.sum
+        _coarse(found, self.names, self.categories)  # refuses a table that has no column of use
+        return found
+
+
+@dataclass(frozen=True)
+class SplitValues(Phase):
+    """Counts of values by parts of their buckets: two that share one are told apart."""
+
+    names: tuple[str, ...]
+    categories: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "parts of values"
+    open: ClassVar[bool] = True
+
+    def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
+        cells = cells_of(site.setup.dataset)[site.train]
+        counts = split_values(cells, self.names, _coarse(sent, self.names, self.categories))
+        return Reply(memory, {PARTS: {"counts": torch.from_numpy(counts)}})
+
+    def objection(self, statistics: Slots, rows: int | None = None) -> str:
+        return _not_counts(statistics[PARTS], rows)
 
     def server(self, server: Slots, total: Total) -> Slots:
         return server | total.sum
@@ -76,7 +99,8 @@ class CountValues(Phase):
 
 def column_phases(names: Sequence[str], categories: Sequence[str]) -> list[Phase]:
     """What is asked of all clients before a recipe is known."""
-    return [TakeCensus(), CountValues(tuple(names), tuple(categories))]
+    known = (tuple(names), tuple(categories))
+    return [TakeCensus(), CountValues(*known), SplitValues(*known)]
 
 
 def plan_of(server: Slots, names: Sequence[str], categories: Sequence[str]) -> Plan:
@@ -85,8 +109,20 @@ def plan_of(server: Slots, names: Sequence[str], categories: Sequence[str]) -> P
 
 def read_columns(server: Slots, names: Sequence[str], categories: Sequence[str]) -> Recipe:
     """The recipe that the sums of all clients give."""
+    return finish_recipe(_coarse(server, names, categories), server[PARTS]["counts"].numpy())
+
+
+def _coarse(server: Slots, names: Sequence[str], categories: Sequence[str]) -> Recipe:
+    """The recipe of the first two turns, whose values may share buckets."""
     census, values = _arrays(Census, server[CENSUS]), _arrays(Values, server[VALUES])
     return make_recipe(names, census, plan(census, names, categories), values)
+
+
+def _not_counts(params: Params, rows: int | None) -> str:
+    """What is wrong with counts of a client that has so many rows."""
+    most = float("inf") if rows is None else rows
+    sound = all(((counts >= 0) & (counts <= most)).all() for counts in params.values())
+    return "" if sound else "its counts are none of values"
 
 
 def _tensors(sums: NamedTuple) -> Params:

@@ -8,7 +8,14 @@ import numpy as np
 from fedpn.core.aligned import aligned
 from fedpn.core.plain import plain
 from fedpn.data.cells import Array, Kind
-from fedpn.data.census import count_values, make_recipe, plan, take_census
+from fedpn.data.census import (
+    count_values,
+    finish_recipe,
+    make_recipe,
+    plan,
+    split_values,
+    take_census,
+)
 from fedpn.data.dataset import Dataset
 from fedpn.data.partition import ENOUGH, usual
 from fedpn.data.prepared import cells_of
@@ -57,6 +64,7 @@ def learn(dataset: Dataset, categories: Sequence[str] = ()) -> Recipe:
     census = take_census(cells)
     known = plan(census, names, categories)
     recipe = make_recipe(names, census, known, count_values(cells, known))
+    recipe = finish_recipe(recipe, split_values(cells, names, recipe))
     return know(recipe, dataset.words, dataset.styles)
 
 
