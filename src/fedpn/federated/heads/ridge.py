@@ -40,6 +40,7 @@ from fedpn.federated.phase import SUMS, Phase, Reply, without_sums
 from fedpn.federated.site import Site
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4)  # λ
+CACHED = 1 << 17  # numbers that a processor's cache holds
 TEMPERATURES = tuple(10 ** (-2.5 + 3 * i / 49) for i in range(50))
 
 
@@ -119,20 +120,30 @@ class Choose(Phase):
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
         state, labels = sent[SLOT], site.setup.labels(site.calibration)
         candidates = state["candidates"]
-        heat = torch.tensor(TEMPERATURES, dtype=torch.float64)
-        loss = torch.zeros(len(candidates), len(heat), dtype=torch.float64)
+        loss = torch.zeros(len(candidates), len(TEMPERATURES), dtype=torch.float64)
         start = 0
         for part in chunks(seen_at(site, site.calibration)):
             truth = labels[start : start + len(part.x)]
             start += len(part.x)
             scores = torch.einsum("bf,lfk->lbk", self.features(part, state), candidates).double()
-            weights = state["weights"][truth]
-            for i, temperature in enumerate(TEMPERATURES):
-                logs = (scores / temperature).log_softmax(-1)
-                picked = logs.gather(-1, truth.expand(len(logs), -1)[..., None])
-                bounded = picked.clamp(min=-LOSS) if self.features.clip else picked
-                loss[:, i] -= (bounded[..., 0] * weights).sum(1).cpu()
+            # A few rows at a time: under all temperatures they stay in the processor's cache.
+            few = max(1, CACHED // (len(candidates) * scores.shape[2]))
+            for some, true in zip(scores.split(few, 1), truth.split(few), strict=True):
+                logs = self._log_chances(some, true)  # [λ, few, T]
+                loss -= torch.einsum("lbt,b->lt", logs, state["weights"][true].double()).cpu()
         return Reply(memory, {"sums": {"loss": loss}})
+
+    def _log_chances(self, scores: Tensor, truth: Tensor) -> Tensor:  # [λ, B, K], [B] -> [λ, B, T]
+        """Log probabilities of the true classes under each temperature."""
+        below = scores - scores.amax(-1, keepdim=True)
+        mine = below.gather(-1, truth.expand(len(scores), -1)[..., None])[..., 0]
+        room = torch.empty_like(below)
+        found = []
+        for temperature in TEMPERATURES:
+            torch.mul(below, 1 / temperature, out=room)
+            found.append(mine / temperature - room.exp_().sum(-1).log())
+        logs = torch.stack(found, -1)
+        return logs.clamp(min=-LOSS) if self.features.clip else logs
 
     def objection(self, statistics: Slots, rows: int | None = None) -> str:
         return "" if (statistics["sums"]["loss"] >= 0).all() else "losses below 0"
