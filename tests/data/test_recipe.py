@@ -9,7 +9,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from fedpn.core.errors import UserError
-from fedpn.data.cells import CELL, Kind, of_numbers
+from fedpn.data.cells import CELL, Kind, buckets, fingerprint, of_numbers
 from fedpn.data.census import (
     Census,
     Values,
@@ -136,6 +136,23 @@ def test_numbers_may_be_named_categories():
     assert learned([cells], ["code"]).columns[0].kind == "number"
     column = learned([cells], ["code"], ["code"]).columns[0]
     assert column.kind == "category" and len(column.values) == 3
+
+
+def test_values_that_share_a_bucket_are_told_apart():
+    """`I70.5` and `skin` have the same first 16 bits."""
+    pair = ["I70.5", "skin"]
+    prints = np.array([fingerprint(text) for text in pair])
+    assert len(set(buckets(prints, 16))) == 1
+    found = read_columns({"a": pair * 30 + ["heart"] * 30}, ["a"])
+    parts = np.array_split(found.x, 4)
+    recipe = learned(parts, ["a"])
+    x = know(recipe, found.words, found.styles)(found.x)
+    assert len(np.unique(x, axis=0)) == 3
+    # One that was never seen is another, though it shares a bucket with one that was.
+    alone = read_columns({"a": ["I70.5", "heart"] * 30}, ["a"])
+    recipe = know(learned([alone.x], ["a"]), alone.words, {})
+    new = read_columns({"a": pair}, ["a"]).x
+    assert [recipe.told(row)[0] for row in recipe(new)] == ["I70.5", "another"]
 
 
 def test_some_cells_may_be_something_else():

@@ -8,12 +8,16 @@ import fedpn
 from clinic import rows, write
 from fedpn.cli.main import main
 from fedpn.core.errors import UserError
+from fedpn.core.store import read_json
+from fedpn.flower.app.share import open_share
 from fedpn.runs.config import resolve
 from fedpn.runs.directory import stored
 from fedpn.runs.membership import join, update
 from fedpn.runs.prepare import prepare
 from fedpn.service.decode import decode
+from fedpn.service.library import Library
 from fedpn.serving.conform import as_array
+from fedpn.serving.export import export
 from fedpn.serving.inputs import read_inputs
 from fedpn.serving.labelled import read_labelled, score
 
@@ -148,3 +152,83 @@ def test_rows_that_are_prepared_already(clinic, tmp_path):
     assert read_labelled(str(tmp_path / "reviews.npz"), bundle).x.shape == x.shape
     command = ["score", str(place / "run"), str(tmp_path / "reviews.npz"), "--client", "Insel"]
     assert main(command) == 0
+
+
+def dated(place, name, texts, clients="xyz"):
+    """A table of dates, a number, two classes, its clients by turns."""
+    lines = [
+        f"{text},{i % 5},{'ab'[i % 2]},{clients[i % len(clients)]}" for i, text in enumerate(texts)
+    ]
+    (place / name).write_text("\n".join(["seen,n,label,client", *lines]))
+    return str(place / name)
+
+
+BOTH = [f"{m:02d}/{d:02d}/2024" for m in range(1, 13) for d in range(1, 13) if m != d] * 2
+
+
+@pytest.fixture(scope="module")
+def iso(tmp_path_factory):
+    """A model trained on dates with the year first, and a table with months first, days ≤ 12."""
+    place = tmp_path_factory.mktemp("iso")
+    days = [f"2024-{i % 12 + 1:02d}-{i % 28 + 1:02d}" for i in range(240)]
+    fedpn.run(place / "run", dataset=dated(place, "t.csv", days), **FAST)
+    dated(place, "new.csv", BOTH)
+    return place
+
+
+@pytest.mark.parametrize("door", ["predict", "score", "frame", "dict", "http", "join", "update"])
+def test_dates_that_nothing_settles_are_refused_at_each_door(iso, door, tmp_path, capsys):
+    bundle = fedpn.load(iso / "run", "x").bundle
+    about, new = bundle.about, iso / "new.csv"
+    if door in ("predict", "score"):
+        assert main([door, str(iso / "run"), str(new), "--client", "x"]) == 2
+        said = capsys.readouterr().err
+    else:
+        rows = [{"seen": "01/02/2024", "n": 1}]
+        form = (about.blueprint.shape, about.features, about.recipe)
+        with pytest.raises(UserError) as refused:
+            {
+                "frame": lambda: as_array(pandas.DataFrame(rows), bundle),
+                "dict": lambda: as_array(rows, bundle),
+                "http": lambda: decode(rows, *form),
+                "join": lambda: join(iso / "run", str(new), "w", tmp_path / "o"),
+                "update": lambda: update(iso / "run", str(new), "x", tmp_path / "o"),
+            }[door]()
+        said = str(refused.value)
+    assert "'01/02/2024' in the column 'seen' is 2024-02-01 or 2024-01-02" in said
+    assert "nothing tells which" in said and "write dates as 2024-12-31" in said
+    assert not (tmp_path / "o").exists()
+
+
+def test_dates_that_nothing_settles_are_told_before_a_run(iso, tmp_path, capsys):
+    told = "'seen' of x, y, z: '01/02/2024' is 2024-02-01 or 2024-01-02, and nothing tells: the day"
+    assert main(["data", "check", str(iso / "new.csv")]) == 0
+    assert told in capsys.readouterr().out
+    config = resolve([{"dataset": str(iso / "new.csv"), "algorithm": "analytic"}])
+    assert any(remark.startswith(told) for remark in prepare(config).dataset.remarks)
+    share = open_share({"data": str(iso / "new.csv"), "name": "w"}, config, tmp_path)
+    assert any("and nothing tells" in remark for remark in share.dataset.remarks)
+
+
+def test_each_client_writes_dates_in_its_own_way(tmp_path):
+    """One hospital has the month first, the others the day: each file is read as its own are."""
+    days = [np.datetime64("2024-01-01") + i for i in range(300)]
+    ways = {"x": "%d/%m/%Y", "y": "%m/%d/%Y", "z": "%d/%m/%Y"}
+    texts = [day.item().strftime(ways["xyz"[i % 3]]) for i, day in enumerate(days)]
+    run = tmp_path / "run"
+    fedpn.run(run, dataset=dated(tmp_path, "t.csv", texts), **FAST)
+    learned = prepare(resolve([stored(run)])).dataset
+    found = learned.x[:, learned.features.index("seen")]
+    np.testing.assert_array_equal(found, [day.astype(int) for day in days])
+    export(run, "y", tmp_path / "y")
+    kept = read_json(tmp_path / "y" / "bundle.json")["recipe"]["columns"][0]
+    assert (kept["day_first"], kept["clients"]) == ("no", [])
+    for place, client, day in (
+        (run, "x", "02-01"),
+        (run, "y", "01-02"),
+        (tmp_path / "y", "y", "01-02"),
+    ):
+        bundle = fedpn.load(place, client).bundle
+        row = as_array([{"seen": "01/02/2024", "n": 1}], bundle)[0]
+        assert row[0] == np.datetime64(f"2024-{day}").astype(int)
+    assert Library([run]).about("y").recipe.columns[0].day_first == "no"

@@ -108,7 +108,7 @@ one number"]
     for name in names:
         digits = NUMBER.fullmatch(name)
         other = first.setdefault(float(name) if digits else name.casefold(), name)
-        if other != name and len(name) > 1:  # letters may be classes
+        if other != name and (digits or len(name) > 1):  # single letters may well be classes
             why = "are one number" if digits else "differ in their case alone"
             told.append(f"the {what} {short(other)!r} and {short(name)!r} {why}")
     return told

@@ -23,7 +23,7 @@ from fedpn.data.sources.styles import Ways
 from fedpn.data.sources.writing import NO_SIGNS, NOTHING
 
 LABEL, CLIENT = "label", "client"
-WHOLE = re.compile(r"^\+?(-?)(0|[1-9][0-9]*)(?:\.0*)?$")
+WHOLE = re.compile(r"^(?:\+?(-?[1-9][0-9]*)|[+-]?(0))(?:\.0*)?$")
 TRAINED = ", which this model was trained on"
 READERS: dict[str, Callable[[Path], Table]] = {
     ".csv": read_csv,
