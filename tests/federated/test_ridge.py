@@ -11,7 +11,8 @@ from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import conduct
 from fedpn.federated.heads import make_head
 from fedpn.federated.heads.base import Seen
-from fedpn.federated.heads.ridge import RIDGES, TEMPERATURES, pack, solve, unpack
+from fedpn.federated.heads.ridge import RIDGES, TEMPERATURES, pack, unpack
+from fedpn.federated.heads.sums import solve
 from fedpn.federated.listener import Listener
 from fedpn.nn import patches
 from fedpn.runs.config import resolve

@@ -31,6 +31,7 @@ MOVED = {
     "train.device": "engine.device",
     "routing.score": "routing.router",
 }
+LONG = 300_000  # local steps, from which on a run says how many it takes
 RENAMED = {"entropy": "dirichlet_entropy (of a softmax: softmax_entropy)"}
 
 
@@ -93,6 +94,17 @@ class Config:
         and inputs are pictures, whose bounds are known."""
         guarded = bool(self.head.noise) or self.aggregation.rule == "private"
         return guarded and len(shape) == 3
+
+    def effort(self, clients: int) -> str:
+        """What a run says beforehand that takes very many local steps; else nothing."""
+        steps = clients * self.rounds * self.train.steps
+        if steps <= LONG:
+            return ""
+        return (
+            f"{clients} clients × {self.rounds} rounds × {self.train.steps} steps are {steps:,} "
+            "local steps, which take long: --rounds and train.steps lower them, --algorithm "
+            "analytic needs none"
+        )
 
     @property
     def headline(self) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.core import metrics
+from fedpn.core import metrics, seeds
 from fedpn.core.trees import Params, Slots
 from fedpn.data.dataset import Array
 from fedpn.data.federation import Federation
@@ -56,6 +56,9 @@ class View:
     def judged(self) -> Tensor:
         """What confidence is judged by: Mix, or InD where no row is foreign to the client."""
         return self.sets["mix"] if len(self.sets["mix"]) else self.sets["ind"]
+
+
+JUDGED = 1 << 21  # probabilities: of more OOD rows times classes a client is judged by a sample
 
 
 @dataclass(frozen=True)
@@ -142,14 +145,27 @@ def _gated(decision: Decision, site: Site, rows: Array, gate: Params | None) -> 
 
 def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str, Tensor]]:
     """A client's InD rows, then its OOD rows; and where InD, OOD and Mix are among them."""
-    known, unknown = federation.ind(client), federation.ood(client)
+    known, mixed = federation.ind(client), federation.mix(client)
+    unknown = _some(federation, client, federation.ood(client), mixed)
     rows = np.concatenate([known, unknown])
-    mix = np.flatnonzero(np.isin(rows, federation.mix(client)))
+    mix = np.flatnonzero(np.isin(rows, mixed))
     return rows, {
         "ind": torch.arange(len(known)),
         "ood": torch.arange(len(known), len(rows)),
         "mix": torch.from_numpy(mix),
     }
+
+
+def _some(federation: Federation, client: int, unknown: Array, mixed: Array) -> Array:
+    """OOD rows, drawn by the seed where there are very many for so many classes; those of Mix are
+    always among them."""
+    most = max(JUDGED // federation.counts.shape[1], len(federation.ind(client)))
+    if len(unknown) <= most:
+        return unknown
+    needed = np.isin(unknown, mixed)
+    rng = seeds.stream("judged", federation.seed, client)
+    more = rng.permutation(unknown[~needed])[: most - int(needed.sum())]
+    return np.sort(np.concatenate([unknown[needed], more]))
 
 
 def under_own_prior(views: Views, bayes: Bayes) -> Opinion:

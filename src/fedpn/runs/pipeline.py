@@ -66,6 +66,8 @@ def run(
         for line in (setup.dataset.note, *setup.dataset.remarks):
             if line:
                 listener.say(f"{setup.dataset.name}: {line}")
+        if effort := config.effort(setup.federation.clients):
+            listener.say(effort)
         listener.begin(out)
         try:
             simulator = simulate(config, setup, out)

@@ -27,6 +27,7 @@ from fedpn.federated.checkpoint import Journal
 from fedpn.federated.columns import column_phases, read_columns
 from fedpn.federated.conductor import conduct
 from fedpn.federated.heads import TRAINED, make_head
+from fedpn.federated.heads.sums import check_memory
 from fedpn.federated.listener import Listener
 from fedpn.federated.moments import SumMoments, read_moments
 from fedpn.federated.simulator import Simulator
@@ -199,6 +200,7 @@ def draw_network(config: Config, blueprint: Blueprint) -> Network:
     if config.aggregation.rule != "mean" and not server["model"]:
         raise UserError(f"{config.algorithm} uploads nothing that aggregation.rule could protect")
     _check_noise(config, blueprint.shape)
+    check_memory(config.head, blueprint.shape)
     if config.head.kind != TRAINED and config.method.shared(server) is None:
         raise UserError(f"{config.algorithm} has no global model for a head to answer with")
     if config.rule and config.method.shared(server) is None:

@@ -33,7 +33,7 @@ from fedpn.federated.heads.sums import (
     not_products,
     pack,
     seen_at,
-    solve,
+    solve_each,
     unpack,
 )
 from fedpn.federated.phase import SUMS, Phase, Reply, without_sums
@@ -101,7 +101,7 @@ class Gram(Phase):
         if self.features.clip:
             gram = nearest_psd(gram)
             sums = {"gram": pack(gram), "cross": cross}
-        candidates = torch.stack([solve(gram, cross, ridge) for ridge in RIDGES])
+        candidates = solve_each(gram, cross, RIDGES)
         return server | {SLOT: server[SLOT] | {"candidates": candidates.float()}, SUMS: sums}
 
 
@@ -128,7 +128,9 @@ class Choose(Phase):
             scores = torch.einsum("bf,lfk->lbk", self.features(part, state), candidates).double()
             # A few rows at a time: under all temperatures they stay in the processor's cache.
             few = max(1, CACHED // (len(candidates) * scores.shape[2]))
-            for some, true in zip(scores.split(few, 1), truth.split(few), strict=True):
+            for some, true in zip(
+                torch.split(scores, few, 1), torch.split(truth, few), strict=True
+            ):
                 logs = self._log_chances(some, true)  # [λ, few, T]
                 loss -= torch.einsum("lbt,b->lt", logs, state["weights"][true].double()).cpu()
         return Reply(memory, {"sums": {"loss": loss}})

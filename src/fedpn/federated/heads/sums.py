@@ -1,15 +1,46 @@
 """The sums of a ridge regression: one client's, how they travel, and what they come to."""
 
+import os
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedpn.core.errors import UserError
 from fedpn.core.products import is_product
 from fedpn.core.trees import Params
 from fedpn.data.dataset import Array
+from fedpn.data.sources.guard import size
 from fedpn.federated.heads.base import Seen
 from fedpn.federated.heads.features import Features, chunks
+from fedpn.federated.settings import HeadSettings
 from fedpn.federated.site import Site
+
+BLOCK = 256  # rows of a matrix at once
+MATRICES = 4  # of a head, in memory at once
+
+
+def check_memory(settings: HeadSettings, shape: Sequence[int]) -> None:
+    """Refuse tables with too many columns for the matrices of a ridge regression."""
+    if settings.kind != "ridge" or len(shape) > 1 or "inputs" not in settings.features:
+        return
+    width = shape[0] + settings.fourier + 1
+    needed, there = MATRICES * 8 * width**2, memory()
+    if needed > there:
+        raise UserError(
+            f"a head in closed form over {shape[0]} columns has matrices of {width}×{width} "
+            f"numbers, which need {size(needed)} of memory, and this machine has {size(there)}: "
+            "name fewer columns in data.features, or choose an algorithm of rounds"
+        )
+
+
+def memory() -> int:
+    """Bytes of the machine's memory; more than any need where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 62
 
 
 def seen_at(site: Site, rows: Array) -> Seen:
@@ -27,18 +58,19 @@ def gram_of(features: Features, site: Site, state: Params) -> tuple[Tensor, Tens
     start = 0
     for part in chunks(seen_at(site, site.train)):
         truth = labels[start : start + len(part.x)]
-        start += len(part.x)
         phi = features(part, state).double()
         weighted = phi * weights[truth][:, None]
-        gram = gram + weighted.T @ phi
-        cross = cross + weighted.T @ one_hot(truth, len(weights)).double()
+        true = one_hot(truth, len(weights)).double()
+        # In place: matrices of wide tables fill the memory.
+        gram = gram.add_(weighted.T @ phi) if start else weighted.T @ phi
+        cross = cross.add_(weighted.T @ true) if start else weighted.T @ true
+        start += len(part.x)
     return gram.cpu(), cross.cpu()
 
 
 def pack(gram: Tensor) -> Tensor:
     """The lower triangle of a symmetric matrix."""
-    rows, columns = torch.tril_indices(*gram.shape)
-    return gram[rows, columns]
+    return torch.cat([row[: i + 1] for i, row in enumerate(gram)])
 
 
 def unpack(triangle: Tensor) -> Tensor:
@@ -48,11 +80,10 @@ def unpack(triangle: Tensor) -> Tensor:
     tensor([[1., 2.],
             [2., 3.]])
     """
-    size = int((8 * len(triangle) + 1) ** 0.5 - 1) // 2
-    rows, columns = torch.tril_indices(size, size)
-    gram = triangle.new_zeros(size, size)
-    gram[rows, columns] = triangle
-    gram[columns, rows] = triangle
+    width = int((8 * len(triangle) + 1) ** 0.5 - 1) // 2
+    gram = triangle.new_empty(width, width)
+    for i, row in enumerate(torch.split(triangle, [*range(1, width + 1)])):
+        gram[i, : i + 1] = gram[: i + 1, i] = row
     return gram
 
 
@@ -76,7 +107,12 @@ def not_products(sums: Params) -> str:
 
 
 def solve(gram: Tensor, cross: Tensor, ridge: float) -> Tensor:  # [F, F], [F, K] -> [F, K]
-    """R of the ridge regression on standardised features, told in φ's own scale.
+    """R of the ridge regression on standardised features, told in φ's own scale."""
+    return solve_each(gram, cross, [ridge])[0]
+
+
+def solve_each(gram: Tensor, cross: Tensor, ridges: Sequence[float]) -> Tensor:  # -> [R, F, K]
+    """The same for several λ.
 
     The last feature is 1: its row of G has the sums by which the others are centred.
     """
@@ -85,8 +121,17 @@ def solve(gram: Tensor, cross: Tensor, ridge: float) -> Tensor:  # [F, F], [F, K
     variance = gram.diagonal()[:-1] / rows - mean.square()
     known = variance > 1e-10 * mean.square().clamp(min=1e-10)
     scale = torch.where(known, variance.clamp(min=1e-300).rsqrt(), 0)
-    centred = gram[:-1, :-1] - rows * torch.outer(mean, mean)
-    inner = centred * torch.outer(scale, scale) + ridge * torch.eye(len(mean), dtype=gram.dtype)
+    inner = torch.empty_like(gram[:-1, :-1])
+    for part, g, m, s in zip(
+        *(torch.split(t, BLOCK) for t in (inner, gram[:-1], mean, scale)), strict=True
+    ):
+        part.copy_((g[:, :-1] - rows * torch.outer(m, mean)) * torch.outer(s, scale))
     target = (cross[:-1] - mean[:, None] * cross[-1]) * scale[:, None]
-    matrix = torch.cholesky_solve(target, torch.linalg.cholesky(inner)) * scale[:, None]
-    return torch.cat([matrix, (cross[-1] / rows - mean @ matrix)[None]])
+    diagonal, root = inner.diagonal().clone(), torch.empty_like(inner)
+    found = []
+    for ridge in ridges:
+        inner.diagonal().copy_(diagonal + ridge)
+        torch.linalg.cholesky(inner, out=root)
+        matrix = torch.cholesky_solve(target, root) * scale[:, None]
+        found.append(torch.cat([matrix, (cross[-1] / rows - mean @ matrix)[None]]))
+    return torch.stack(found)
