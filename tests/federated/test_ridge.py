@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import Ridge as Reference
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from fedpn.core.errors import UserError
 from fedpn.core.trees import map_slots
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.conductor import conduct
-from fedpn.federated.heads import make_head
+from fedpn.federated.heads import make_head, sums
 from fedpn.federated.heads.base import Seen
 from fedpn.federated.heads.ridge import RIDGES, TEMPERATURES, pack, unpack
 from fedpn.federated.heads.sums import solve
 from fedpn.federated.listener import Listener
+from fedpn.federated.settings import HeadSettings
 from fedpn.nn import patches
 from fedpn.runs.config import resolve
 from fedpn.runs.phases import phases_of
@@ -202,3 +205,29 @@ def test_a_setup_of_other_rows_can_be_assembled():
     config = resolve([CONFIG])
     dataset, federation = deal_rows(config, read(config, "digits"))
     assert assemble(config, dataset, federation).head is not None
+
+
+def test_few_rows_of_many_columns_are_solved_by_their_rank(monkeypatch):
+    rng = np.random.default_rng(0)
+    phi = np.concatenate([rng.normal(size=(30, 200)), np.ones((30, 1))], 1)
+    labels = np.eye(3)[rng.integers(0, 3, 30)]
+    gram, cross = torch.from_numpy(phi.T @ phi), torch.from_numpy(phi.T @ labels)
+    dense = sums.solve_each(gram, cross, RIDGES)
+    monkeypatch.setattr(sums, "WIDE", 100)
+    kept = []
+    monkeypatch.setattr(sums, "low_rank", lambda *a, f=sums.low_rank: kept.append(f(*a)) or kept[0])
+    torch.testing.assert_close(sums.solve_each(gram, cross, RIDGES), dense, rtol=1e-9, atol=1e-12)
+    assert kept[0].shape == (200, 29)
+    theirs = make_pipeline(StandardScaler(), Reference(alpha=3.0)).fit(phi[:, :-1], labels)
+    found = phi @ sums.solve(gram, cross, 3.0).numpy()
+    np.testing.assert_allclose(found, theirs.predict(phi[:, :-1]), atol=1e-9)
+    assert sums.low_rank(torch.eye(9, dtype=torch.float64), 5) is None
+
+
+def test_too_many_columns_are_refused_by_what_they_need(monkeypatch):
+    settings = HeadSettings(kind="ridge", features="inputs", fourier=1000)
+    sums.check_memory(settings, (8000,))
+    monkeypatch.setattr(sums, "memory", lambda: 2 << 30)
+    sums.check_memory(settings, (1, 28, 28))
+    with pytest.raises(UserError, match=r"9001×9001 numbers, which need 3.0 GB .* has 2.0 GB"):
+        sums.check_memory(settings, (8000,))

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedpn.data.federation import federate
 from fedpn.routing.quantiles import Quantiles
 from fedpn.routing.rule import Decision
+from fedpn.runs import evaluate
 from fedpn.runs.evaluate import Answer, View
 from fedpn.runs.measure import bring_together, client_metrics
 
@@ -58,6 +60,20 @@ def test_the_figures_of_a_client():
     assert list(found["abstention"]["outcomes"].values()) == [0.25] * 4 + [0]  # no stranger
     truth = CHOSEN[torch.arange(4), LABELS].double()
     assert found["calibration"]["nll"] == pytest.approx(float(-truth.log().mean()))
+
+
+def test_very_many_classes_are_judged_by_a_sample(monkeypatch):
+    """Own rows all, foreign ones some, those of Mix among them; alike from run to run."""
+    labels = np.arange(600) % 6
+    owned = [np.flatnonzero(np.isin(labels, pair)) for pair in ((0, 1), (2, 3), (4, 5))]
+    federation = federate(labels, owned, seed=0)
+    whole, sets = evaluate.rows_to_judge(federation, 0)
+    monkeypatch.setattr(evaluate, "JUDGED", 6 * 80)
+    rows, some = evaluate.rows_to_judge(federation, 0)
+    assert len(federation.ind(0)) == 60 and len(whole) == 60 + 120 and len(rows) == 60 + 80
+    assert set(rows) < set(whole) and np.array_equal(rows[:60], federation.ind(0))
+    assert set(rows[some["mix"]]) == set(whole[sets["mix"]])
+    np.testing.assert_array_equal(rows, evaluate.rows_to_judge(federation, 0)[0])
 
 
 def test_where_nothing_is_foreign_confidence_is_judged_by_own_rows():

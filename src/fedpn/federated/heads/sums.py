@@ -1,7 +1,7 @@
 """The sums of a ridge regression: one client's, how they travel, and what they come to."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from fedpn.federated.settings import HeadSettings
 from fedpn.federated.site import Site
 
 BLOCK = 256  # rows of a matrix at once
-MATRICES = 4  # of a head, in memory at once
+MATRICES = 5  # of a head, in memory at once
+WIDE = 4096  # features from which on few rows make a solution cheaper
 
 
 def check_memory(settings: HeadSettings, shape: Sequence[int]) -> None:
@@ -127,11 +128,41 @@ def solve_each(gram: Tensor, cross: Tensor, ridges: Sequence[float]) -> Tensor: 
     ):
         part.copy_((g[:, :-1] - rows * torch.outer(m, mean)) * torch.outer(s, scale))
     target = (cross[:-1] - mean[:, None] * cross[-1]) * scale[:, None]
-    diagonal, root = inner.diagonal().clone(), torch.empty_like(inner)
     found = []
-    for ridge in ridges:
-        inner.diagonal().copy_(diagonal + ridge)
-        torch.linalg.cholesky(inner, out=root)
-        matrix = torch.cholesky_solve(target, root) * scale[:, None]
+    for solution in _solutions(inner, target, ridges, float(rows)):
+        matrix = solution * scale[:, None]
         found.append(torch.cat([matrix, (cross[-1] / rows - mean @ matrix)[None]]))
     return torch.stack(found)
+
+
+def _solutions(
+    inner: Tensor, target: Tensor, ridges: Sequence[float], rows: float
+) -> Iterator[Tensor]:
+    """(inner + λI)⁻¹·target for each λ, by few columns where `inner` came from few rows."""
+    root = low_rank(inner, round(rows) + 1) if len(inner) > max(WIDE, 4 * rows) else None
+    if root is not None:
+        small, seen = root.T @ root, root.T @ target
+        for ridge in ridges:
+            ridged = small + ridge * torch.eye(len(small), dtype=small.dtype)
+            yield (target - root @ torch.linalg.solve(ridged, seen)) / ridge
+        return
+    diagonal, lower = inner.diagonal().clone(), torch.empty_like(inner)
+    for ridge in ridges:
+        inner.diagonal().copy_(diagonal + ridge)
+        torch.linalg.cholesky(inner, out=lower)
+        yield torch.cholesky_solve(target, lower)
+
+
+def low_rank(inner: Tensor, most: int) -> Tensor | None:  # [F, F] -> [F, rank]
+    """L with LLᵀ = inner, by Cholesky's method with pivots; None where the rank is greater."""
+    left = inner.diagonal().clone()
+    enough = 1e-12 * left.max()
+    root = inner.new_zeros(len(inner), most)
+    for rank in range(most):
+        pivot = int(left.argmax())
+        if left[pivot] <= enough:
+            return root[:, :rank]
+        column = inner[pivot] - root[:, :rank] @ root[pivot, :rank]
+        root[:, rank] = column / left[pivot].sqrt()
+        left -= root[:, rank].square()
+    return root if left.max() <= enough else None
