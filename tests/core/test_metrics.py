@@ -53,3 +53,21 @@ def test_aurc_rewards_order():
 def test_gap_closed_is_null_where_the_oracle_gains_nothing():
     assert metrics.gap_closed(0.5, 0.9, 0.8, 0.9) is None
     assert metrics.gap_closed(0.5, 0.8, 0.7, 0.9) == pytest.approx(-1)
+
+
+def test_log_probabilities_by_temperature_are_those_of_pytorch(monkeypatch):
+    rng = torch.Generator().manual_seed(0)
+    scores = torch.randn(2, 7, 5, generator=rng, dtype=torch.float64)
+    truth = torch.randint(5, (7,), generator=rng)
+    heats = [0.01, 1.0, 7.0]
+    expected = torch.stack(
+        [
+            (scores / heat).log_softmax(-1).gather(-1, truth.expand(2, 7)[..., None])[..., 0]
+            for heat in heats
+        ],
+        -1,
+    )
+    for cached in (1, 25, 1 << 17):
+        monkeypatch.setattr(metrics, "CACHED", cached)
+        torch.testing.assert_close(metrics.tempered(scores, truth, heats), expected)
+    assert metrics.tempered(scores[:, :0], truth[:0], heats).shape == (2, 0, 3)

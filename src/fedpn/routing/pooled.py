@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from fedpn.core import metrics
 from fedpn.core.promises import (
     Kind,
     class_scores,
@@ -45,9 +46,7 @@ def true_scores(probs: Tensor, labels: Tensor, kind: Kind) -> Tensor:  # [B, K],
 def losses_by_temperature(probs: Tensor, labels: Tensor) -> Tensor:  # -> [T]
     """Σ −log p(true class) where probabilities are flattened or sharpened, for each temperature."""
     logs = probs.double().clamp(min=torch.finfo(torch.float32).tiny).log()
-    scaled = logs[None] / TEMPERATURES[:, None, None]
-    true = labels[None, :, None].expand(len(TEMPERATURES), -1, 1)
-    return -scaled.log_softmax(-1).gather(2, true).sum((1, 2))
+    return -metrics.tempered(logs, labels, TEMPERATURES.tolist()).sum(0)
 
 
 def one_mistake(probs: Tensor) -> Tensor:  # [B, K] -> [T]

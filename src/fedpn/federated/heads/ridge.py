@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedpn.core import metrics
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params, Slots, zip_with
 from fedpn.federated.gather import Total
@@ -40,7 +41,6 @@ from fedpn.federated.phase import SUMS, Phase, Reply, without_sums
 from fedpn.federated.site import Site
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4)  # λ
-CACHED = 1 << 17  # numbers that a processor's cache holds
 TEMPERATURES = tuple(10 ** (-2.5 + 3 * i / 49) for i in range(50))
 
 
@@ -126,26 +126,10 @@ class Choose(Phase):
             truth = labels[start : start + len(part.x)]
             start += len(part.x)
             scores = torch.einsum("bf,lfk->lbk", self.features(part, state), candidates).double()
-            # A few rows at a time: under all temperatures they stay in the processor's cache.
-            few = max(1, CACHED // (len(candidates) * scores.shape[2]))
-            for some, true in zip(
-                torch.split(scores, few, 1), torch.split(truth, few), strict=True
-            ):
-                logs = self._log_chances(some, true)  # [λ, few, T]
-                loss -= torch.einsum("lbt,b->lt", logs, state["weights"][true].double()).cpu()
+            logs = metrics.tempered(scores, truth, TEMPERATURES)  # [λ, B, T]
+            bounded = logs.clamp(min=-LOSS) if self.features.clip else logs
+            loss -= torch.einsum("lbt,b->lt", bounded, state["weights"][truth].double()).cpu()
         return Reply(memory, {"sums": {"loss": loss}})
-
-    def _log_chances(self, scores: Tensor, truth: Tensor) -> Tensor:  # [λ, B, K], [B] -> [λ, B, T]
-        """Log probabilities of the true classes under each temperature."""
-        below = scores - scores.amax(-1, keepdim=True)
-        mine = below.gather(-1, truth.expand(len(scores), -1)[..., None])[..., 0]
-        room = torch.empty_like(below)
-        found = []
-        for temperature in TEMPERATURES:
-            torch.mul(below, 1 / temperature, out=room)
-            found.append(mine / temperature - room.exp_().sum(-1).log())
-        logs = torch.stack(found, -1)
-        return logs.clamp(min=-LOSS) if self.features.clip else logs
 
     def objection(self, statistics: Slots, rows: int | None = None) -> str:
         return "" if (statistics["sums"]["loss"] >= 0).all() else "losses below 0"
