@@ -5,7 +5,9 @@ from collections.abc import Callable
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-app = ClientApp()
+from fedpn.flower.app.binding import echo
+
+app = ClientApp(mods=[echo])
 MASKS = "secaggplus_configs"  # Flower's record in a message that plays the protocol of masks
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from fedpn.flower.app.binding import Asked, bind
 from fedpn.flower.app.pulling import pull
 
 ALIVE = "query.alive"
@@ -23,12 +24,12 @@ class Doubts:
     def __init__(self, grid: Grid) -> None:
         self.grid, self.pause = grid, DOUBT
         self.due = time.monotonic() + DOUBT
-        self.asked: dict[str, int] = {}  # questions under way: the node of each
+        self.asked: dict[str, Asked] = {}  # questions under way
 
     def poll(self, silent: Iterable[int]) -> set[int]:
         """The nodes that have answered such a question; asks those that are silent, when due."""
-        there = {self.asked[number] for number in self._pull()}
-        self.asked = {number: node for number, node in self.asked.items() if node not in there}
+        there = {_node(self.asked[number]) for number in self._pull()}
+        self.asked = {n: asked for n, asked in self.asked.items() if _node(asked) not in there}
         if time.monotonic() > self.due:
             self._ask(sorted(silent))
         return there
@@ -40,8 +41,12 @@ class Doubts:
         return [r.metadata.reply_to_message_id for r in found.replies if not r.has_error()]
 
     def _ask(self, nodes: list[int]) -> None:
-        questions = [Message(RecordDict(), dst_node_id=n, message_type=ALIVE) for n in nodes]
-        numbers = self.grid.push_messages(questions)
-        self.asked |= {n: node for n, node in zip(numbers, nodes, strict=False) if n}
+        questions = [bind(Message(RecordDict(), n, ALIVE)) for n in nodes]
+        numbers = self.grid.push_messages([asked.message for asked in questions])
+        self.asked |= {n: asked for n, asked in zip(numbers, questions, strict=False) if n}
         self.pause *= 2
         self.due = time.monotonic() + self.pause
+
+
+def _node(asked: Asked) -> int:
+    return asked.message.metadata.dst_node_id

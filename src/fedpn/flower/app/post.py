@@ -10,12 +10,12 @@ from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from fedpn.flower.app.binding import bind
 from fedpn.flower.app.lost import Doubts
 from fedpn.flower.app.pulling import pull
 from fedpn.flower.weigh import weigh
 
 LOST = Error(ErrorCode.NODE_UNAVAILABLE, "it was started anew, and lost what it was asked")
-BROKEN = Error(ErrorCode.MESSAGE_UNAVAILABLE, "its answer cannot be unpacked")
 PAUSE = 0.3  # seconds between two looks for replies; Flower's own would be 3
 
 
@@ -31,26 +31,27 @@ class Post(Grid):
 
     def exchange(self, messages: Sequence[Message], seconds: float | None) -> list[Message]:
         """Sends messages, and returns the replies that come in time."""
+        asked = [bind(message) for message in messages]
         for message in messages:
             self.sent[message.metadata.dst_node_id] += weigh(message.content)
         began = time.monotonic()
         numbers = self.grid.push_messages(messages)
         # Of messages that are too large Flower returns no numbers at all.
-        waiting = {number: m for number, m in zip(numbers, messages, strict=False) if number}
+        waiting = {number: a for number, a in zip(numbers, asked, strict=False) if number}
         doubts, replies = Doubts(self.grid), list[Message]()
         while waiting:
             # Whoever is there now has answered before, if ever; so this is asked first.
-            there = doubts.poll(m.metadata.dst_node_id for m in waiting.values())
+            there = doubts.poll(a.message.metadata.dst_node_id for a in waiting.values())
             found = pull(self.grid, waiting)
             for reply in found.replies:
-                waiting.pop(reply.metadata.reply_to_message_id, None)
+                del waiting[reply.metadata.reply_to_message_id]
                 self._note(reply, time.monotonic() - began)
                 replies.append(reply)
-            for number in found.broken:
-                replies.append(Message(BROKEN, reply_to=waiting.pop(number)))
-            for number, message in list(waiting.items()):
+            for number, error in found.broken.items():
+                replies.append(Message(error, reply_to=waiting.pop(number).message))
+            for number, (message, _) in list(waiting.items()):
                 if message.metadata.dst_node_id in there:
-                    replies.append(Message(LOST, reply_to=waiting.pop(number)))
+                    replies.append(Message(LOST, reply_to=waiting.pop(number).message))
             if not waiting or (seconds is not None and time.monotonic() - began > seconds):
                 break
             time.sleep(PAUSE)
