@@ -65,7 +65,7 @@ INSIDE = {
     "core": """
         rows /
         gradient · optim · promises · settings · source · store · task /
-        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · pace · paired
+        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · noise · pace · paired
         · parallel · plain · products · seeds · summary · tracing · trees
     """,
 }

@@ -10,7 +10,6 @@ from fedpn.cli.main import main
 from fedpn.core.errors import UserError
 from fedpn.core.rows import write_rows
 from fedpn.data.sources.dicom import _taught
-from fedpn.federated.privacy import spent
 from fedpn.flower.deploy.environment import program
 from fedpn.runs.trackers import find_tracker
 from fedpn.serving.onnx import write_onnx
@@ -34,7 +33,6 @@ NEEDS = {
     "serve": ("uvicorn", _serve),
     "tensorboard": ("tensorboard", lambda: find_tracker("tensorboard")),
     "mlflow": ("mlflow", lambda: find_tracker("mlflow")),
-    "privacy": ("dp_accounting", lambda: spent(1.0, 1e-5, 3)),
 }
 
 

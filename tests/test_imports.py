@@ -22,7 +22,6 @@ ONLY_IN = {
     "jinja2": {"reporting", "fedpn_paper"},
     "mlflow": {"runs"},
     "tensorboard": {"runs"},
-    "dp_accounting": {"federated"},
 }
 MOST_ENTRIES, MOST_LINES = 16, 300
 

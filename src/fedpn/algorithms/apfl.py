@@ -27,7 +27,7 @@ class APFL(Twin):
     citation: ClassVar[str] = "Deng et al., 2020"
 
     def enroll(self, task: Task, params: Params, labels: Tensor) -> Slots:
-        some = next(iter(params.values()))
+        some = next(t for t in params.values() if t.is_floating_point())
         mix = {"alpha": some.new_full((), self.alpha)}
         return super().enroll(task, params, labels) | {"mix": mix}
 
@@ -52,4 +52,9 @@ class APFL(Twin):
 
 
 def _mixed(alpha: Tensor, own: Params, model: Params) -> Params:
-    return zip_with(lambda v, w: alpha * v + (1 - alpha) * w, own, model)
+    """Integers and booleans have no mixture: they are the client's own."""
+
+    def mix(v: Tensor, w: Tensor) -> Tensor:
+        return alpha * v + (1 - alpha) * w if v.is_floating_point() else v
+
+    return zip_with(mix, own, model)

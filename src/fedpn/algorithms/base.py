@@ -13,7 +13,7 @@ from fedpn.core.bounds import Natural, NonNegative, Positive, Share
 from fedpn.core.gradient import gradient
 from fedpn.core.optim import OPTIMIZERS, Optimizer, owner
 from fedpn.core.task import Batch, Data, Plan, Task
-from fedpn.core.trees import Params, Slots, map_slots, split, zip_with
+from fedpn.core.trees import Params, Slots, in_types_of, map_slots, split, zip_with
 
 
 @dataclass(frozen=True)
@@ -202,10 +202,11 @@ def train(
         losses.append(new.pop("report")["loss"])
         # A client with less data than others idles on padded steps.
         local = _unless_idle(batch.active, new, local) if idle else new
-    upload, memory = algorithm.finish(task, server, memory, local)
+    upload, kept = algorithm.finish(task, server, memory, local)
+    upload, kept = in_types_of(upload, server), in_types_of(kept, memory)
     # An idle step saw a row of somebody else's: its loss may be anything.
     mean = torch.where(count, torch.stack(losses), 0).sum() / count.sum().clamp(min=1)
-    return upload, memory, mean
+    return upload, kept, mean
 
 
 def _unless_idle(active: Tensor, new: Slots, old: Slots) -> Slots:

@@ -58,6 +58,53 @@ def not_finite(slots: Slots) -> str:
     return next(bad, "")
 
 
+def is_wide(t: Tensor) -> bool:
+    """Whether means can be taken in a tensor's own type: not of integers, booleans and halves."""
+    return t.dtype in (torch.float32, torch.float64)
+
+
+def move(t: Tensor, before: Tensor) -> Tensor:
+    """How far a tensor is from what it was; float64 where its own type cannot hold a mean.
+
+    >>> move(torch.tensor([True, False]), torch.tensor(True))
+    tensor([ 0., -1.], dtype=torch.float64)
+    """
+    if is_wide(t):
+        return t - before
+    if t.is_floating_point():
+        return t.double() - before.double()
+    return (t.long() - before.long()).double()  # exact beyond 2⁵³, where constants may lie
+
+
+def moved_by(before: Tensor, step: Tensor) -> Tensor:
+    """Undoes `move`, in the type that the tensor had: rounded, or by majority.
+
+    >>> moved_by(torch.tensor(3), torch.tensor(1.7))
+    tensor(5)
+    >>> moved_by(torch.tensor(True), torch.tensor(-0.6))
+    tensor(False)
+    """
+    if before.dtype == torch.bool:
+        return before.double() + step >= 0.5
+    if before.is_floating_point():
+        return (before.double() + step).to(before.dtype)
+    return (before.long() + step.round().long()).to(before.dtype)
+
+
+def in_types_of(slots: Slots, before: Slots) -> Slots:
+    """The same entries, each in the type that it had before, where it was there."""
+
+    def cast(t: Tensor, old: Tensor) -> Tensor:
+        if t.dtype == old.dtype:
+            return t
+        return moved_by(torch.zeros_like(old), t.detach().double())
+
+    return {
+        role: {n: cast(t, before.get(role, {}).get(n, t)) for n, t in params.items()}
+        for role, params in slots.items()
+    }
+
+
 def weigh(slots: Slots) -> int:
     """How many bytes the numbers take.
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fedpn.core.bounds import Bounds, NonNegative, Positive, Share
-from fedpn.core.trees import Slots, map_slots
+from fedpn.core.noise import Source, normal
+from fedpn.core.trees import Slots, is_wide, map_slots
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,13 @@ def weighted_sum(moves: Slots, weights: Tensor) -> Slots:
     >>> weighted_sum({"model": {"w": torch.tensor([1.0, 2.0])}}, torch.tensor([1.0, 3.0]))
     {'model': {'w': tensor(7.)}}
     """
-    return map_slots(lambda t: torch.tensordot(weights.to(t), t, 1), moves)
+
+    def one(t: Tensor) -> Tensor:
+        t = t if is_wide(t) else t.double()
+        summed: Tensor = torch.tensordot(weights.to(t), t, 1)
+        return summed
+
+    return map_slots(one, moves)
 
 
 def weighted_mean(moves: Slots, weights: Tensor) -> Slots:
@@ -58,7 +65,7 @@ def trimmed_mean(moves: Slots, cut: int) -> Slots:
 
 def median(moves: Slots) -> Slots:
     """The coordinate-wise median (Yin et al., 2018): all but the middle one or two are cut."""
-    count = len(next(iter(moves["model"].values())))
+    count = next(len(t) for params in moves.values() for t in params.values())
     return trimmed_mean(moves, (count - 1) // 2)
 
 
@@ -88,22 +95,33 @@ def norms(moves: Slots) -> Tensor:
     return length
 
 
-def private_mean(moves: Slots, clip: float, noise: float, generator: torch.Generator) -> Slots:
+def private_mean(moves: Slots, clip: float, noise: float, source: Source) -> Slots:
     """Clips each move to a norm, averages evenly, adds Gaussian noise (McMahan et al., 2018)."""
     scale = (clip / norms(moves).clamp(min=clip)).to(torch.float64)
     count = len(scale)
 
     def one(t: Tensor) -> Tensor:
         mean: Tensor = torch.tensordot(scale.to(t), t, 1) / count
-        drawn = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
-        return mean + noise * clip / count * drawn.to(mean)
+        return mean + (noise * clip / count * normal(mean.shape, source)).to(mean)
 
-    return map_slots(one, moves)
+    # By name: the order of entries is that of whoever computed them, and the noise may be seeded.
+    return {
+        role: {name: one(moves[role][name]) for name in sorted(moves[role])}
+        for role in sorted(moves)
+    }
 
 
-def make_rule(
-    config: AggregationSettings, generator: torch.Generator
-) -> Callable[[Slots, Tensor], Slots]:
+def counts_rule(config: AggregationSettings, moves: Slots) -> Slots:
+    """What becomes of integers and booleans, which no rule compares or bounds by length.
+
+    Robust rules take their median. Under `private` they stay as they were: nothing is told of them.
+    """
+    if config.rule == "private":
+        return map_slots(lambda t: torch.zeros_like(t[0]), moves)
+    return median(moves) if any(moves.values()) else moves
+
+
+def make_rule(config: AggregationSettings, source: Source) -> Callable[[Slots, Tensor], Slots]:
     """The chosen rule as a function of stacked moves and weights."""
 
     def byzantine(moves: Slots) -> int:
@@ -122,5 +140,5 @@ def make_rule(
         "multikrum": lambda moves, weights: krum(
             moves, byzantine(moves), max(len(weights) - byzantine(moves), 1)
         ),
-        "private": lambda moves, weights: private_mean(moves, config.clip, config.noise, generator),
+        "private": lambda moves, weights: private_mean(moves, config.clip, config.noise, source),
     }[config.rule]

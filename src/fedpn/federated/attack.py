@@ -20,7 +20,7 @@ from fedpn.core.trees import Slots, map_slots, stack
 from fedpn.data.dataset import Array
 from fedpn.data.federation import Federation
 from fedpn.federated.aggregation import norms
-from fedpn.federated.gather import moves
+from fedpn.federated.gather import by_type, moves
 from fedpn.federated.settings import FaultSettings
 
 Draw = Callable[[int], torch.Generator]  # of a client
@@ -65,7 +65,8 @@ def spoil_uploads(
     marked = np.isin(cohort, bad)
     if faults.attack not in ("sign_flip", "scale", "noise") or not marked.any():
         return uploads
-    moved = moves(sent, uploads)
+    wide, _ = by_type(sent, uploads)
+    moved = moves(sent, wide)
     if faults.attack == "noise":
         drawn = stack([_noise(moved, draw(int(client))) for client in cohort])
         factor = faults.strength * norms(moved) / norms(drawn)
@@ -74,13 +75,14 @@ def spoil_uploads(
         times = -1.0 if faults.attack == "sign_flip" else faults.strength
         spoilt = map_slots(lambda t: times * t, moved)
     return {
-        role: {
+        role: params
+        | {
             name: torch.where(
                 _along(torch.from_numpy(marked), t),
                 (sent[role][name] + spoilt[role][name]).to(t),
                 t,
             )
-            for name, t in params.items()
+            for name, t in wide[role].items()
         }
         for role, params in uploads.items()
     }

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-import torch
-
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params, Slots, map_slots, not_finite
 from fedpn.data.dataset import Array
-from fedpn.federated.aggregation import AggregationSettings, norms
+from fedpn.federated.aggregation import AggregationSettings
 from fedpn.federated.checkpoint import Journal, State
-from fedpn.federated.gather import Total
+from fedpn.federated.gather import Total, lengths
 from fedpn.federated.listener import Listener, Stopped
 from fedpn.federated.phase import Phase
 
@@ -180,8 +178,7 @@ def _moved(before: Slots, after: Slots) -> float:
     """How far the server's model went."""
     if before is after or not after.get("model"):
         return 0.0
-    step = map_slots(torch.sub, {"model": after["model"]}, {"model": before["model"]})
-    return float(norms(map_slots(lambda t: t[None], step)))
+    return float(lengths(before, map_slots(lambda t: t[None], {"model": after["model"]})))
 
 
 def check_rule(phases: Sequence[Phase], settings: AggregationSettings) -> None:

@@ -1,6 +1,5 @@
 """What a server does with statistics, whoever sent them: refuse the broken, add up the rest."""
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,9 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedpn.core import seeds
-from fedpn.core.trees import Slots, map_slots, not_finite
-from fedpn.federated.aggregation import AggregationSettings, make_rule, norms, weighted_sum
+from fedpn.core import noise
+from fedpn.core.trees import Slots, is_wide, map_slots, move, moved_by, not_finite, split
+from fedpn.federated.aggregation import (
+    AggregationSettings,
+    counts_rule,
+    make_rule,
+    norms,
+    weighted_sum,
+)
 
 
 class Part(NamedTuple):
@@ -23,15 +28,29 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Total:
-    """All that a server learns of a turn: Σ wₖ·sₖ and Σ wₖ, of a share of the clients."""
+    """All that a server learns of a turn: Σ wₖ·sₖ and Σ wₖ, of a share of the clients.
+
+    Of what has no mean in its own type (integers, booleans, halves) the sum is that of moves, in
+    float64, from what was `sent`.
+    """
 
     sum: Slots
     weight: float
     share: float = 1.0
+    sent: Slots = field(default_factory=dict)
 
     @cached_property
     def mean(self) -> Slots:
-        return map_slots(lambda t: t / self.weight, self.sum)
+        """The mean, each entry in the type in which it was sent."""
+
+        def one(role: str, name: str, mean: Tensor) -> Tensor:
+            before = self.sent.get(role, {}).get(name, mean)
+            return mean if is_wide(before) else moved_by(before, mean)
+
+        return {
+            role: {name: one(role, name, t / self.weight) for name, t in params.items()}
+            for role, params in self.sum.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -47,7 +66,7 @@ class Gatherer:
         tensors = [t for params in uploads.values() for t in params.values()]
         checks = [t.reshape(count, -1).isfinite().all(1) for t in tensors]
         if self.max_norm and uploads.get("model") and sent.get("model"):
-            checks.append(norms(_of_model(moves(sent, uploads))) <= self.max_norm)
+            checks.append(lengths(sent, uploads) <= self.max_norm)
         good = torch.stack(checks).all(0) if checks else torch.ones(count, dtype=torch.bool)
         return good.cpu()
 
@@ -58,15 +77,19 @@ class Gatherer:
             return f"{name} is not finite"
         if self.max_norm and upload.get("model") and sent.get("model"):
             alone = map_slots(lambda t: t[None], upload)
-            length = float(norms(_of_model(moves(sent, alone))))
+            length = float(lengths(sent, alone))
             if length > self.max_norm:
                 return f"its model moved by {length:.3g}, and faults.max_norm is {self.max_norm:g}"
         return ""
 
-    def part(self, uploads: Slots, weights: Tensor, is_move: bool) -> Part:
+    def part(self, sent: Slots, uploads: Slots, weights: Tensor, is_move: bool) -> Part:
         """Sums stacked uploads at once where the rule allows, so that they need not be kept."""
-        summed = self.rule.rule == "mean" or not is_move
-        return Part(weighted_sum(uploads, weights) if summed else uploads, weights)
+        if is_move and self.rule.rule != "mean":
+            return Part(uploads, weights)
+        if is_move:
+            wide, narrow = by_type(sent, uploads)
+            uploads = _merged(wide, moves(sent, narrow))
+        return Part(weighted_sum(uploads, weights), weights)
 
     def collect(self, parts: list[Part], part: Part, is_move: bool) -> list[Part]:
         """Adds a part to those that are there; sums are kept as one, so that memory stays small."""
@@ -85,24 +108,40 @@ class Gatherer:
         share = len(weights) / clients
         if self.rule.rule == "mean" or not is_move:
             sums = map_slots(lambda *ts: torch.stack(ts).sum(0), *slots)
-            return Total(sums, weight, share)
-        uploads = map_slots(lambda *ts: torch.cat(ts), *slots)
+            return Total(sums, weight, share, sent if is_move else {})
+        wide, narrow = by_type(sent, map_slots(lambda *ts: torch.cat(ts), *slots))
         # Noise that others could draw again would protect nobody.
-        drawn = seeds.torch_seed("noise", self.seed, round_)
-        number = drawn if self.rule.repeatable else secrets.randbits(63)
-        generator = torch.Generator().manual_seed(number)
-        move = make_rule(self.rule, generator)(moves(sent, uploads), weights)
-        mean = map_slots(torch.add, {role: sent[role] for role in move}, move)
-        return Total(map_slots(lambda t: t * weight, mean), weight, share)
+        seeded = noise.keyed(f"noise {self.seed} {round_}".encode())
+        source = seeded if self.rule.repeatable else noise.system
+        moved = make_rule(self.rule, source)(moves(sent, wide), weights)
+        mean = {r: {n: sent[r][n] + t for n, t in params.items()} for r, params in moved.items()}
+        found = _merged(mean, counts_rule(self.rule, moves(sent, narrow)))
+        return Total(map_slots(lambda t: t * weight, found), weight, share, sent)
 
 
-def _of_model(moved: Slots) -> Slots:
-    return {"model": moved["model"]}
+def by_type(sent: Slots, uploads: Slots) -> tuple[Slots, Slots]:
+    """Entries whose own type holds means, and the others that were sent; each with all roles."""
+    wide: Slots = {}
+    narrow: Slots = {}
+    for role, params in uploads.items():
+        names = {n for n, t in params.items() if not is_wide(t)} & sent.get(role, {}).keys()
+        narrow[role], wide[role] = split(params, names.__contains__)
+    return wide, narrow
+
+
+def _merged(some: Slots, others: Slots) -> Slots:
+    return {role: params | others[role] for role, params in some.items()}
 
 
 def moves(sent: Slots, uploads: Slots) -> Slots:
     """What stacked uploads moved by."""
     return {
-        role: {name: t - sent[role][name] for name, t in params.items()}
+        role: {name: move(t, sent[role][name]) for name, t in params.items()}
         for role, params in uploads.items()
     }
+
+
+def lengths(sent: Slots, uploads: Slots) -> Tensor:  # [C]
+    """How far each client moved the model, counts apart: they have a unit of their own."""
+    wide, _ = by_type(sent, {"model": uploads["model"]})
+    return norms(moves(sent, wide))

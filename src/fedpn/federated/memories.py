@@ -73,6 +73,13 @@ class Memories:
         if tensors.keys() != {name for name, *_ in self.layout}:
             strange = tensors.keys() ^ {name for name, *_ in self.layout}
             raise UserError(f"a client's memory must keep the entries of `enroll`, not {strange}")
+        for name, shape, dtype, _ in self.layout:
+            found = tensors[name]
+            if found.shape != shape or found.dtype != dtype:
+                raise UserError(
+                    f"a client's memory must keep {name} as `enroll` made it, {dtype} "
+                    f"{tuple(shape)}, not {found.dtype} {tuple(found.shape)}"
+                )
         named = {int(index.record[client]) for index in self.saved}
         which = next(record for record in range(RECORDS) if record not in named)
         packed = bytearray()

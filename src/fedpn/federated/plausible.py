@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from fedpn.core.trees import Params, Slots
+from fedpn.core.trees import Params, move
 
 ABSURD = 1e30  # of a loss; those of models that noise has spoiled come near
 FACTOR = 10.0  # times as far as the others' median, and still believed
@@ -48,7 +48,6 @@ def outsized(lengths: Sequence[float], factor: float, floor: float = 0.0) -> lis
     return found
 
 
-def moved(sent: Slots, upload: Slots, role: str) -> float:
-    """How far an upload's role is from what was sent."""
-    before = sent.get(role, {})
-    return length({n: t - before[n] if n in before else t for n, t in upload[role].items()})
+def moved(before: Params, upload: Params) -> float:
+    """How far tensors are from what was sent."""
+    return length({n: move(t, before[n]) if n in before else t for n, t in upload.items()})

@@ -152,7 +152,7 @@ class Simulator:
         statistics, weights = replies.statistics, replies.weights[good]
         if not good.all():
             statistics = map_slots(lambda t: t[good], statistics)
-        part = self.gatherer.part(statistics, weights, phase.is_move)
+        part = self.gatherer.part(sent, statistics, weights, phase.is_move)
         loss = float((replies.losses[good].double() * weights).sum())
         return Played(cohort, replies, good, part, loss)
 

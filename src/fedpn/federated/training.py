@@ -11,7 +11,7 @@ from torch import Tensor
 from fedpn.algorithms.base import FedAvg, mapped, train
 from fedpn.core import seeds
 from fedpn.core.task import Plan
-from fedpn.core.trees import Slots, stack, unstack
+from fedpn.core.trees import Slots, in_types_of, stack, unstack
 from fedpn.data.batches import draw, stack_plans, steps_of
 from fedpn.data.dataset import Array
 from fedpn.federated.gather import Total
@@ -76,7 +76,7 @@ class Train(Phase):
         return plan
 
     def server(self, server: Slots, total: Total) -> Slots:
-        return self.method.aggregate(server, total.mean, total.share)
+        return in_types_of(self.method.aggregate(server, total.mean, total.share), server)
 
     def joining(self, clients: int, round_: int) -> Array:
         return sample(clients, self.work.join, self.seed, round_)

@@ -68,7 +68,9 @@ def make_model(network: Classifier, loss: Loss) -> Model:
         if isinstance(module, NORMS)
         for name in module.state_dict()
     }
-    buffers = entries.keys() - dict(network.named_parameters()).keys()
+    # Parameters of integers have no gradient.
+    learned = {n for n, parameter in network.named_parameters() if parameter.is_floating_point()}
+    buffers = entries.keys() - learned
     counted = buffers - prior
 
     def loss_of_embeddings(params: Params, batch: Batch) -> tuple[Tensor, Params]:

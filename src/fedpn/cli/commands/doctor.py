@@ -14,7 +14,6 @@ EXTRAS = {
     "flower": "flwr",
     "serve": "fastapi",
     "onnx": "onnx",
-    "privacy": "dp_accounting",
 }
 
 

@@ -8,7 +8,6 @@ loss to LOSS. So replacing one row changes each sum by a bounded length Δ, and 
 a Gaussian mechanism. All releases of a head compose to (ε, δ), for each row of each client.
 """
 
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -16,6 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedpn.core.noise import normal
 from fedpn.core.trees import Slots
 from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply
@@ -48,12 +48,10 @@ class Noisy(Phase):
         return self.inner.objection(statistics, rows)
 
     def server(self, server: Slots, total: Total) -> Slots:
-        # Noise that others could draw again would protect nobody.
-        generator = torch.Generator().manual_seed(secrets.randbits(63))
         lengths = self.lengths(total.sum)
         noisy = {
             role: {
-                name: t + self.noise * lengths[role][name] * _normal(t, generator)
+                name: t + (self.noise * lengths[role][name] * normal(t.shape)).to(t)
                 for name, t in params.items()
             }
             for role, params in total.sum.items()
@@ -64,11 +62,6 @@ class Noisy(Phase):
 def noisy(phase: Phase, noise: float, lengths: Lengths) -> Phase:
     """The phase under noise, where there is any."""
     return Noisy(phase, noise, lengths, phase.name) if noise else phase
-
-
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    drawn = torch.randn(like.shape, generator=generator, dtype=torch.float64)
-    return drawn.to(like)
 
 
 def survey_lengths(sums: Slots) -> Mapping[str, Mapping[str, float]]:

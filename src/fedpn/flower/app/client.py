@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
 from flwr.app import RecordDict
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.trees import Slots, flatten, map_slots, zip_with
+from fedpn.core.trees import Slots, flatten, is_wide, map_slots
+from fedpn.federated.gather import moves
 from fedpn.federated.phase import on_device
 from fedpn.federated.site import Site
 from fedpn.flower.app.client_app import MASKS
 from fedpn.flower.app.noise import noised
-from fedpn.flower.app.own import own_seed
+from fedpn.flower.app.own import own_key
 from fedpn.flower.app.policy import check_steps
 from fedpn.flower.app.records import Report, pack_report, unpack
 from fedpn.flower.app.state import DRAFT
@@ -95,8 +95,8 @@ def play(visit: Visit, server: Slots) -> RecordDict:
         visit.state.save(order.round + 1, reply.memory, order.base)
     statistics = reply.statistics
     if policy.noise:
-        seed = own_seed(visit.state.home, f"noise of {order.run}, {mark}, {order.base}")
-        statistics = noised(server, statistics, policy.clip, policy.noise, seed)
+        key = own_key(visit.state.home, f"noise of {order.run}, {mark}, {order.base}")
+        statistics = noised(server, statistics, policy.clip, policy.noise, key)
     if visit.masked:
         from fedpn.flower.app.secure import maskable, maskable_sums, noted
 
@@ -104,8 +104,9 @@ def play(visit: Visit, server: Slots) -> RecordDict:
             sums = map_slots(lambda t: t.double() * reply.weight, statistics)
             told = maskable_sums(flatten(sums), reply.weight, phase.wide)
         else:
-            moved = {r: zip_with(torch.sub, p, server[r]) for r, p in statistics.items()}
-            told = maskable(flatten(moved), len(share.rows), reply.loss)
+            moved = flatten(moves(server, statistics))
+            narrow = {n for n, t in flatten(server).items() if not is_wide(t)}
+            told = maskable(moved, narrow, len(share.rows), reply.loss)
         return noted(told, visit.state.place, mark)
     report = Report(share.name, loss=reply.loss, weight=float(reply.weight))
     return pack_report(report, statistics)

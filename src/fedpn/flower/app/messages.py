@@ -11,7 +11,16 @@ from typing import Any
 import torch
 from flwr.app import RecordDict
 
-from fedpn.core.trees import Params, Slots, flatten, map_slots, not_finite, public, unflatten
+from fedpn.core.trees import (
+    Params,
+    Slots,
+    flatten,
+    is_wide,
+    map_slots,
+    not_finite,
+    public,
+    unflatten,
+)
 from fedpn.data.dataset import Array
 from fedpn.data.recipe import Recipe
 from fedpn.federated import plausible
@@ -104,7 +113,9 @@ class Messages:
             weight = float(rows if phase.remembers else told.weight)
             kind = torch.float32 if phase.is_move else torch.float64
             stacked = map_slots(lambda t: t[None], upload)
-            part = self.gatherer.part(stacked, torch.tensor([weight], dtype=kind), phase.is_move)
+            part = self.gatherer.part(
+                sent, stacked, torch.tensor([weight], dtype=kind), phase.is_move
+            )
             parts = self.gatherer.collect(parts, part, phase.is_move)
             loss += weight * told.loss
             if phase.remembers:
@@ -167,19 +178,18 @@ class Messages:
         assert self.form is not None
         flat = flatten(sent)
         moves = read_moves(found, flatten(self.form))
-        if plausible.length(moves) > max(FIRST * plausible.length(flat), self.longest):
+        weights = {name: t for name, t in moves.items() if is_wide(flat[name])}
+        if plausible.length(weights) > max(FIRST * plausible.length(flat), self.longest):
             self.roster.warn("the masked sum of this round is absurd: somebody lied, under a mask")
             return Heard(None, None, dropped, [])
-        self.longest = max(self.longest, plausible.FACTOR * plausible.length(moves))
-        mean = {
-            name: (flat[name].double() + move).to(flat[name].dtype) for name, move in moves.items()
-        }
+        self.longest = max(self.longest, plausible.FACTOR * plausible.length(weights))
+        mean = moves | {n: (flat[n].double() + t).to(flat[n].dtype) for n, t in weights.items()}
         self.bases |= dict.fromkeys(losses, state.round + 1)
         rows = {name: self.roster.members[name].rows for name in losses}
         weight = float(sum(rows.values()))
         sums = map_slots(lambda t: t * weight, unflatten(mean, tuple(self.form)))
         loss = sum(rows[name] * told for name, told in losses.items()) / weight
-        return Heard(Total(sums, weight, share), loss, dropped, [])
+        return Heard(Total(sums, weight, share, sent), loss, dropped, [])
 
     def _believe(self, phase: Phase, total: Total, dropped: list[int]) -> Heard:
         """A masked sum, where it can be the sum of what was asked for."""

@@ -16,6 +16,7 @@ from typing import Any
 from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Slots, flatten
+from fedpn.flower.app.packed import raw
 from fedpn.flower.app.policy import Policy
 from fedpn.flower.app.records import read_config
 from fedpn.flower.app.told import Told
@@ -32,6 +33,11 @@ SLACK = 10  # rounds that are played again in such a case
 
 def own_seed(state: Path, purpose: str) -> int:
     """A seed that the node alone knows, the same from run to run."""
+    return int.from_bytes(own_key(state, purpose)[:8]) >> 1
+
+
+def own_key(state: Path, purpose: str) -> bytes:
+    """32 bytes that the node alone knows, the same from run to run."""
     path = state / SECRET
     if not path.exists():
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -39,8 +45,7 @@ def own_seed(state: Path, purpose: str) -> int:
     secret = path.read_bytes()
     if len(secret) != LENGTH:
         raise UserError(f"{path} is damaged: it must hold {LENGTH} bytes; restore it from a backup")
-    digest = hashlib.sha256(secret + purpose.encode()).digest()
-    return int.from_bytes(digest[:8]) >> 1
+    return hashlib.sha256(secret + purpose.encode()).digest()
 
 
 class Asked:
@@ -119,7 +124,7 @@ def question(phase: str, slots: Slots, *more: object) -> str:
     digest = hashlib.sha256(json.dumps([phase, *map(str, more)]).encode())
     for name, tensor in sorted(flatten(slots).items()):
         digest.update(name.encode() + str(tensor.dtype).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(raw(tensor))
     return digest.hexdigest()[:16]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedpn.core.trees import Params
 
@@ -18,7 +19,7 @@ Bytes = NDArray[np.uint8]
 TYPES = {
     str(kind).removeprefix("torch."): kind
     for kind in (
-        *(torch.float64, torch.float32, torch.float16),
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
         *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
     )
 }
@@ -31,12 +32,16 @@ def to_bytes(params: Params) -> Bytes:
     >>> from_bytes(to_bytes({"w": torch.tensor([[1.0, 2.0]])}))
     {'w': tensor([[1., 2.]])}
     """
-    plain = {name: t.detach().cpu().contiguous() for name, t in params.items()}
-    kinds = [(n, str(t.dtype).removeprefix("torch."), list(t.shape)) for n, t in plain.items()]
+    kinds = [(n, str(t.dtype).removeprefix("torch."), list(t.shape)) for n, t in params.items()]
     header = json.dumps(kinds, ensure_ascii=False).encode()
     parts = [len(header).to_bytes(LENGTH, "little"), header]
-    parts += [t.reshape(-1).numpy().tobytes() for t in plain.values()]
+    parts += [raw(t) for t in params.values()]
     return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def raw(tensor: Tensor) -> bytes:
+    """A tensor's bytes, whatever its type: NumPy does not know all of them."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def from_bytes(packed: Any) -> Params:

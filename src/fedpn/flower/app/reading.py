@@ -1,9 +1,9 @@
 """The uploads of a turn at the border: each by itself, then each beside those of the others."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedpn.core.trees import Slots, map_slots
+from fedpn.core.trees import Slots, is_wide, map_slots
 from fedpn.federated import plausible
 from fedpn.federated.gather import Gatherer
 from fedpn.federated.phase import Phase
@@ -11,6 +11,7 @@ from fedpn.flower.app.roster import LONGEST, Reply
 from fedpn.flower.app.uploads import Refused, form_of, most_common, read_upload
 
 TOO_LARGE = "uploaded what cannot be beside what the others did: it is far larger"
+COUNTED = 1000.0  # by which a client may always move a count, whatever the others did
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,33 @@ class Reading:
             return set()
         numbers = list(uploads)
         found: set[int] = set()
+
+        def outsized(lengths: Sequence[float], factor: float, floor: float = 0.0) -> set[int]:
+            return {numbers[place] for place in plausible.outsized(lengths, factor, floor)}
+
+        if phase.is_move:
+            for role, names, floor in self._groups(uploads):
+                before = self.sent.get(role, {})
+                parts = [{name: uploads[n][role][name] for name in names} for n in numbers]
+                lengths = [plausible.moved(before, part) for part in parts]
+                found |= outsized(lengths, plausible.FACTOR, floor)
+            return found
         for role in next(iter(uploads.values()), {}):
-            if phase.is_move:
-                lengths = [plausible.moved(self.sent, uploads[n], role) for n in numbers]
-                factor, floor = plausible.FACTOR, plausible.length(self.sent.get(role, {}))
-            else:
-                sizes = {n: weights[n] * plausible.length(uploads[n][role]) for n in numbers}
-                lengths = [size / self.rows[n] for n, size in sizes.items()]
-                factor, floor = phase.reach, 0.0
-            found |= {numbers[place] for place in plausible.outsized(lengths, factor, floor)}
+            sizes = {n: weights[n] * plausible.length(uploads[n][role]) for n in numbers}
+            found |= outsized([size / self.rows[n] for n, size in sizes.items()], phase.reach)
         return found
+
+    def _groups(self, uploads: Mapping[int, Slots]) -> Iterator[tuple[str, list[str], float]]:
+        """What is compared with its like: all weights of a role, and each count by itself.
+
+        Counts have units of their own, and would hide how far weights went. With each group goes
+        how far a move of it may always be.
+        """
+        for role, params in next(iter(uploads.values()), {}).items():
+            before = self.sent.get(role, {})
+            wide = [name for name, t in params.items() if is_wide(t)]
+            known = {name: before[name] for name in wide if name in before}
+            yield role, wide, plausible.length(known)
+            for name in params.keys() - set(wide):
+                own = plausible.length({name: before[name]} if name in before else {})
+                yield role, [name], max(own, COUNTED * params[name].numel() ** 0.5)

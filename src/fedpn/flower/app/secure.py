@@ -8,7 +8,7 @@ are made up for by the others.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -43,7 +43,7 @@ from flwr.server.workflow.constant import Key as FlowKey
 from flwr.serverapp import Grid
 
 from fedpn.core.errors import UserError
-from fedpn.core.trees import Params
+from fedpn.core.trees import Params, is_wide
 from fedpn.flower.app.border import Border
 from fedpn.flower.app.masks import MODULUS, REACH, check_setup, check_unmask
 from fedpn.flower.app.own import refuse_other_nodes
@@ -59,6 +59,7 @@ from fedpn.flower.app.whole import (
 )
 
 QUESTION = "question"  # the record of it
+COUNTS = 2.0**14  # of integers: moves up to 131,072 a round, to an eighth of one or better
 SHARES, THRESHOLD = 1.0, 2 / 3  # who holds shares of a key, and how many of them restore it
 
 Call = Callable[[Message, Context], Message]
@@ -92,13 +93,16 @@ def noted(told: RecordDict, place: Path, mark: str) -> RecordDict:
     return told
 
 
-def maskable(moved: Params, rows: int, loss: float) -> RecordDict:
+def maskable(moved: Params, counts: Collection[str], rows: int, loss: float) -> RecordDict:
     """A node's answer in the form that the protocol masks: all but the loss.
+
+    Counts move further than weights, and need no fractions: they travel in units of `COUNTS`.
 
     By name, for the order in which a node computes them is its own; and none without an axis, which
     Flower's masks would pass over.
     """
-    arrays = [np.atleast_1d(t.double().cpu().numpy()) for _, t in sorted(moved.items())]
+    scaled = {name: t.double() / _unit(name, counts) for name, t in moved.items()}
+    arrays = [np.atleast_1d(t.cpu().numpy()) for _, t in sorted(scaled.items())]
     if not all(np.abs(array).max(initial=0) <= REACH for array in arrays):
         raise UserError(f"what this node learned is not finite, or moved further than {REACH:g}")
     result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), rows, {"loss": loss})
@@ -133,10 +137,15 @@ class Masked(NamedTuple):
 
 def read_moves(found: Masked, form: Params) -> Params:
     """The mean of the moves."""
+    counts = {name for name, t in form.items() if not is_wide(t)}
     return {
-        name: torch.from_numpy(np.asarray(array)).reshape(t.shape)
+        name: torch.from_numpy(np.asarray(array)).reshape(t.shape) * _unit(name, counts)
         for (name, t), array in zip(sorted(form.items()), found.mean, strict=True)
     }
+
+
+def _unit(name: str, counts: Collection[str]) -> float:
+    return COUNTS if name in counts else 1.0
 
 
 def read_sums(found: Masked) -> tuple[Params, float]:
