@@ -64,12 +64,12 @@ class LocalGrid(Grid):
             if number not in self.nodes:
                 replies.append(Message(Error(code=3, reason="node unavailable"), reply_to=message))
                 continue
-            self.sent.append((kind, number, _wired(message.content)))
+            self.sent.append((kind, number, wired(message.content)))
             fresh = Context(7, number, dict(self.nodes[number]), RecordDict(), {})
             context = self.contexts.setdefault(number, fresh)
-            asked = Message(_wired(message.content), dst_node_id=number, message_type=kind)
+            asked = Message(wired(message.content), dst_node_id=number, message_type=kind)
             reply = app(asked, context)
-            content = self.spoil(kind, number, _wired(reply.content))
+            content = self.spoil(kind, number, wired(reply.content))
             if content is None:
                 replies.append(Message(Error(code=3, reason="node vanished"), reply_to=message))
                 continue
@@ -79,7 +79,7 @@ class LocalGrid(Grid):
         return replies
 
 
-def _wired(content: RecordDict) -> RecordDict:
+def wired(content: RecordDict) -> RecordDict:
     return recorddict_from_proto(recorddict_to_proto(content))
 
 

@@ -17,7 +17,6 @@ from fedpn.federated.checkpoint import STATE, read_state
 from fedpn.flower.app.standing import read_standing
 from fedpn.flower.app.state import NodeState
 from fedpn.runs import pipeline
-from fedpn.runs.config import resolve
 from fedpn.runs.prepare import deal, fingerprint, prepare
 from flower_grid import LocalGrid
 
@@ -67,6 +66,7 @@ def compare(ours, theirs):
 
 RESET = {"method": {"optimizer_state": "reset"}}
 CASES = {
+    "batch norm alone": ("fedavg", {"model": {"encoder": f"{NET}:Plain"}}),
     "fedavg": ("fedavg", {}),
     "epochs": ("fedavg", {"train": {"steps": 0, "epochs": 1}}),  # clients count differently
     "stacked": ("fedavg", {"engine": {"cohort": 4}}),
@@ -206,7 +206,9 @@ def test_bundles_and_graphs_answer_as_the_run_does(tmp_path):
     np.testing.assert_allclose(there, here, atol=1e-6)
     assert types(load_file(tmp_path / "one/shared.safetensors")) == TYPES
     session = onnxruntime.InferenceSession(str(tmp_path / "one/model.onnx"))
-    graph = dict(zip([o.name for o in session.get_outputs()], session.run(None, {"inputs": x})))
+    graph = dict(
+        zip([o.name for o in session.get_outputs()], session.run(None, {"inputs": x}), strict=True)
+    )
     np.testing.assert_allclose(graph["probabilities"], here, atol=1e-4)
 
 

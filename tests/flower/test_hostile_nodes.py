@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.common.secure_aggregation.secaggplus_constants import Key
 from liars import (
     LIAR,
     NODES,
@@ -265,25 +266,28 @@ def _mask(content, **changes):
 
 
 MASKS = {
-    "public_key_1": [("no key", {"public_key_1": b"none"})],
-    "ciphertext_list": [("no shares", {"ciphertext_list": [], "destination_list": []})],
-    "masked_params": [("no vectors", {"masked_params": [b"none"]})],
-    "share_list": [("no shares in the end", {"share_list": [], "node_id_list": []})],
+    Key.PUBLIC_KEY_1: [("no key", {Key.PUBLIC_KEY_1: b"none"})],
+    Key.CIPHERTEXT_LIST: [("no shares", {Key.CIPHERTEXT_LIST: [], Key.DESTINATION_LIST: []})],
+    Key.MASKED_PARAMETERS: [("no vectors", {Key.MASKED_PARAMETERS: [b"none"]})],
+    Key.SHARE_LIST: [("no shares in the end", {Key.SHARE_LIST: [], Key.NODE_ID_LIST: []})],
 }
 CASES = [(key, *case) for key, cases in MASKS.items() for case in cases]
 
 
 @pytest.mark.parametrize(("key", "what", "changes"), CASES, ids=[case[1] for case in CASES])
 def test_who_breaks_the_masks_is_left_out_of_the_round(key, what, changes, tmp_path):
-    grid = LocalGrid(nodes(tmp_path))
+    grid, lies = LocalGrid(nodes(tmp_path)), []
 
     def spoil(kind, number, content):
         told = content.config_records.get("secaggplus_configs", {})
-        return _mask(content, **changes) if number == LIAR and key in told else content
+        if number != LIAR or key not in told:
+            return content
+        lies.append(what)
+        return _mask(content, **changes)
 
     grid.spoil = spoil
     config = settings("fedavg", {"rounds": 1, "routing": {"strangers": 0.0}})
     found = conduct(grid, config, tmp_path / "run", secure=True)
-    assert found["clients"] == NODES
+    assert found["clients"] == NODES and lies
     server = read_standing(tmp_path / "run").server["model"]
     assert all(t.isfinite().all() and t.abs().max() < 100 for t in server.values())

@@ -82,8 +82,12 @@ def _keys(reply: Message, nodes: set[int]) -> None:
 
 def _shares(reply: Message, nodes: set[int]) -> None:
     to, texts = _told(reply)[Key.DESTINATION_LIST], _told(reply)[Key.CIPHERTEXT_LIST]
-    _require(len(to) == len(texts) == len(set(to)), "its shares are for one node twice")
-    _require(set(to) <= nodes and all(type(text) is bytes for text in texts), "its shares are none")
+    others = nodes - {reply.metadata.src_node_id}
+    # With one share less, a node could not take part in what others mask.
+    _require(len(to) == len(others) and set(to) == others, "its shares are not one for each node")
+    _require(
+        len(texts) == len(to) and all(type(text) is bytes for text in texts), "its shares are none"
+    )
 
 
 def _masked(reply: Message, nodes: set[int]) -> None:
