@@ -65,8 +65,8 @@ INSIDE = {
     "core": """
         rows /
         gradient · optim · promises · settings · source · store · task /
-        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · noise · pace · paired
-        · parallel · plain · products · seeds · summary · tracing · trees
+        aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · noise · pace
+        · paired · parallel · plain · products · seeds · summary · tracing · trees
     """,
 }
 

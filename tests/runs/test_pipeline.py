@@ -346,7 +346,6 @@ def test_tensorboard_and_mlflow_hear_of_every_round(tmp_path, monkeypatch):
 
 
 def test_the_private_account_is_in_the_metrics(tmp_path):
-    pytest.importorskip("dp_accounting")
     private = {"aggregation__rule": "private", "method__optimizer_state": "reset"}
     found = fedpn.run(tmp_path / "run", **SMALL, **private)["privacy"]
     assert (found["unit"], found["delta"]) == ("client", 1e-5) and found["epsilon"] > 0
