@@ -26,7 +26,7 @@ from fedpn.federated.conductor import conduct
 from fedpn.federated.gather import Gatherer, moves
 from fedpn.federated.listener import Listener
 from fedpn.federated.observer import Observer
-from fedpn.federated.privacy import spent
+from fedpn.federated.privacy import of_means
 from fedpn.federated.site import Setup, Site
 from fedpn.federated.training import Train
 from fedpn.nn.posterior import call
@@ -126,7 +126,8 @@ def uploads(seed: int, noise: float, rounds: int) -> Tree:
     cards = [1 / math.comb(CLASSES, int(own)) for own in (counts > 0).sum(1)]
     found["chance"] = sum(cards) / CLIENTS
     if noise:
-        found["epsilon"] = [spent(config.aggregation, CLIENTS, CLIENTS, n) for n in (1, rounds)]
+        accounts = [of_means(config.aggregation, times, False) for times in (1, rounds)]
+        found["epsilon"] = [account.epsilon for account in accounts]
     return found
 
 

@@ -35,6 +35,6 @@ def normal(shape: Sequence[int], source: Source = system) -> Tensor:
     bits = np.frombuffer(source(8 * math.prod(shape)), "<u8")
     # The lower half of the distribution alone: beside 1, small probabilities would be lost.
     tail = torch.from_numpy(((bits >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64)
-    sign = torch.from_numpy(np.where(bits & np.uint64(1), 1.0, -1.0))
+    sign = torch.from_numpy(np.where(bits & np.uint64(1), -1.0, 1.0))
     drawn: Tensor = sign * torch.special.ndtri(tail)
     return drawn.reshape(tuple(shape))

@@ -74,7 +74,7 @@ def spent(noise: float, delta: float, releases: int) -> float:
     Unsampled ones are together one with noise / √releases, whose ε is exact (Balle & Wang, 2018).
 
     >>> round(spent(noise=1.0, delta=1e-5, releases=1), 4)
-    4.3767
+    4.3772
     """
     if not releases:
         return 0.0
