@@ -105,10 +105,8 @@ def private_mean(moves: Slots, clip: float, noise: float, source: Source) -> Slo
         return mean + (noise * clip / count * normal(mean.shape, source)).to(mean)
 
     # By name: the order of entries is that of whoever computed them, and the noise may be seeded.
-    return {
-        role: {name: one(moves[role][name]) for name in sorted(moves[role])}
-        for role in sorted(moves)
-    }
+    found = {role: {n: one(moves[role][n]) for n in sorted(moves[role])} for role in sorted(moves)}
+    return {role: {name: found[role][name] for name in params} for role, params in moves.items()}
 
 
 def counts_rule(config: AggregationSettings, moves: Slots) -> Slots:

@@ -88,7 +88,7 @@ class Gatherer:
             return Part(uploads, weights)
         if is_move:
             wide, narrow = by_type(sent, uploads)
-            uploads = _merged(wide, moves(sent, narrow))
+            uploads = _merged(uploads, wide, moves(sent, narrow))
         return Part(weighted_sum(uploads, weights), weights)
 
     def collect(self, parts: list[Part], part: Part, is_move: bool) -> list[Part]:
@@ -109,13 +109,14 @@ class Gatherer:
         if self.rule.rule == "mean" or not is_move:
             sums = map_slots(lambda *ts: torch.stack(ts).sum(0), *slots)
             return Total(sums, weight, share, sent if is_move else {})
-        wide, narrow = by_type(sent, map_slots(lambda *ts: torch.cat(ts), *slots))
+        uploads = map_slots(lambda *ts: torch.cat(ts), *slots)
+        wide, narrow = by_type(sent, uploads)
         # Noise that others could draw again would protect nobody.
         seeded = noise.keyed(f"noise {self.seed} {round_}".encode())
         source = seeded if self.rule.repeatable else noise.system
         moved = make_rule(self.rule, source)(moves(sent, wide), weights)
         mean = {r: {n: sent[r][n] + t for n, t in params.items()} for r, params in moved.items()}
-        found = _merged(mean, counts_rule(self.rule, moves(sent, narrow)))
+        found = _merged(uploads, mean, counts_rule(self.rule, moves(sent, narrow)))
         return Total(map_slots(lambda t: t * weight, found), weight, share, sent)
 
 
@@ -129,8 +130,10 @@ def by_type(sent: Slots, uploads: Slots) -> tuple[Slots, Slots]:
     return wide, narrow
 
 
-def _merged(some: Slots, others: Slots) -> Slots:
-    return {role: params | others[role] for role, params in some.items()}
+def _merged(like: Slots, some: Slots, others: Slots) -> Slots:
+    """Both, in the order of the first: sums over entries depend on it in the last bits."""
+    found = {role: some[role] | others[role] for role in like}
+    return {role: {name: found[role][name] for name in params} for role, params in like.items()}
 
 
 def moves(sent: Slots, uploads: Slots) -> Slots:
