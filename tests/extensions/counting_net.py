@@ -36,5 +36,5 @@ class Counting(Plain):
         if self.training:
             self.rows += len(x)
             self.bright |= (x > 0.5).any(0)
-            self.scale16 += 1
+            self.scale16 += 0.25
         return super().forward(x)[:, self.table.long()] * torch.where(self.bright.any(), 1.0, 0.5)

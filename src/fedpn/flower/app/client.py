@@ -11,7 +11,7 @@ from flwr.app import RecordDict
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.trees import Slots, flatten, is_wide, map_slots
+from fedpn.core.trees import Slots, flatten, map_slots
 from fedpn.federated.gather import moves
 from fedpn.federated.phase import on_device
 from fedpn.federated.site import Site
@@ -105,8 +105,8 @@ def play(visit: Visit, server: Slots) -> RecordDict:
             told = maskable_sums(flatten(sums), reply.weight, phase.wide)
         else:
             moved = flatten(moves(server, statistics))
-            narrow = {n for n, t in flatten(server).items() if not is_wide(t)}
-            told = maskable(moved, narrow, len(share.rows), reply.loss)
+            counts = {n for n, t in flatten(server).items() if not t.is_floating_point()}
+            told = maskable(moved, counts, len(share.rows), reply.loss)
         return noted(told, visit.state.place, mark)
     report = Report(share.name, loss=reply.loss, weight=float(reply.weight))
     return pack_report(report, statistics)

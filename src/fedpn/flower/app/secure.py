@@ -43,7 +43,7 @@ from flwr.server.workflow.constant import Key as FlowKey
 from flwr.serverapp import Grid
 
 from fedpn.core.errors import UserError
-from fedpn.core.trees import Params, is_wide
+from fedpn.core.trees import Params
 from fedpn.flower.app.border import Border
 from fedpn.flower.app.masks import MODULUS, REACH, check_setup, check_unmask
 from fedpn.flower.app.own import refuse_other_nodes
@@ -137,7 +137,7 @@ class Masked(NamedTuple):
 
 def read_moves(found: Masked, form: Params) -> Params:
     """The mean of the moves."""
-    counts = {name for name, t in form.items() if not is_wide(t)}
+    counts = {name for name, t in form.items() if not t.is_floating_point()}
     return {
         name: torch.from_numpy(np.asarray(array)).reshape(t.shape) * _unit(name, counts)
         for (name, t), array in zip(sorted(form.items()), found.mean, strict=True)
