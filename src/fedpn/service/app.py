@@ -29,6 +29,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     401: {"model": schema.Problem, "description": "a token is needed"},
     403: {"model": schema.Problem, "description": "asked from elsewhere"},
     404: {"model": schema.Problem, "description": "there is no such thing"},
+    409: {"model": schema.Problem, "description": "something else was there first"},
     413: {"model": schema.Problem, "description": "too large"},
     422: {"model": schema.Problem, "description": "the request cannot be read"},
     429: {"model": schema.Problem, "description": "too much waits; try again"},
@@ -45,7 +46,7 @@ def make_app(
 ) -> FastAPI:
     """The whole application; `token` guards all but the page and the health checks."""
     limits, counters = limits or Limits(), Counters()
-    worker = Worker(library, limits, counters, decisions, keep_inputs)
+    worker = Worker(limits, counters, decisions)
     service = Service(library, worker, counters, decisions, limits, keep_inputs)
     stop = threading.Event()
 

@@ -14,6 +14,7 @@ DECISIONS = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("time", sa.Float, nullable=False),
     sa.Column("client", sa.String, nullable=False),
+    sa.Column("version", sa.String),  # of the client's models; none before there were versions
     sa.Column("outcome", sa.String, nullable=False),
     sa.Column("source", sa.String, nullable=False),
     sa.Column("label", sa.String),
@@ -28,6 +29,7 @@ DECISIONS = sa.Table(
     sa.Column("truth", sa.String),  # a person's label
     sa.Column("reviewed", sa.Float),
     sa.Index("by_client", "client", "id"),
+    sa.Index("by_version", "client", "version", "id"),
     sa.Index("to_review", "source", "truth", "id"),
 )
 SHOWN = [column for column in DECISIONS.c if column.name != "input"]
@@ -54,6 +56,7 @@ class Decisions:
         if self.engine.dialect.name == "sqlite":
             sa.event.listen(self.engine, "connect", _use_wal)
         META.create_all(self.engine)
+        _add_what_is_new(self.engine)
 
     def keep(self, rows: Sequence[Row]) -> list[int]:
         """Writes decisions; once this returns they outlive the process. Returns their numbers."""
@@ -81,25 +84,29 @@ class Decisions:
         found = self._read(sa.select(*DECISIONS.c).where(DECISIONS.c.id == number))
         return found[0] if found else None
 
-    def review(self, number: int, truth: str) -> None:
-        """Keeps a person's label."""
+    def review(self, number: int, truth: str, instead: str | None = None) -> bool:
+        """Keep a person's label in place of another, or of none; False where there is another."""
         change = sa.update(DECISIONS).where(DECISIONS.c.id == number)
+        change = change.where(DECISIONS.c.truth.is_not_distinct_from(instead))
         with self.engine.begin() as connection:
-            connection.execute(change.values(truth=truth, reviewed=time.time()))
+            done = connection.execute(change.values(truth=truth, reviewed=time.time()))
+            return done.rowcount == 1
 
     def labelled(self, client: str) -> list[Row]:
         """Inputs with a person's label, where inputs are kept."""
-        query = sa.select(DECISIONS.c.input, DECISIONS.c.truth).where(
+        c = DECISIONS.c
+        query = sa.select(c.id, c.version, c.input, c.truth).where(
             DECISIONS.c.client == client,
             DECISIONS.c.truth.is_not(None),
             DECISIONS.c.input.is_not(None),
         )
         return self._read(query.order_by(DECISIONS.c.id))
 
-    def recent(self, client: str, count: int) -> list[Row]:
-        """Outcomes and shares of the last decisions, the oldest first."""
+    def recent(self, client: str, version: str, count: int) -> list[Row]:
+        """Outcomes and shares of the last decisions of a version, the oldest first."""
         c = DECISIONS.c
-        query = sa.select(c.time, c.outcome, c.source, c.own_share).where(c.client == client)
+        query = sa.select(c.time, c.outcome, c.source, c.own_share)
+        query = query.where(c.client == client, c.version == version)
         return self._read(query.order_by(c.id.desc()).limit(count))[::-1]
 
     def _read(self, query: Any) -> list[Row]:
@@ -108,6 +115,20 @@ class Decisions:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def _add_what_is_new(engine: sa.Engine) -> None:
+    """Add the columns and indices that a table of an older fedpn lacks."""
+    there = {column["name"] for column in sa.inspect(engine).get_columns(DECISIONS.name)}
+    quoted = engine.dialect.identifier_preparer.quote
+    with engine.begin() as connection:
+        for column in DECISIONS.c:
+            if column.name not in there:
+                kind = column.type.compile(engine.dialect)
+                words = f"ALTER TABLE {DECISIONS.name} ADD COLUMN {quoted(column.name)} {kind}"
+                connection.execute(sa.text(words))
+        for index in DECISIONS.indexes:
+            index.create(connection, checkfirst=True)
 
 
 def _use_wal(connection: Any, _: Any) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from dataclasses import asdict
 from importlib import resources
+from pathlib import Path as Folder
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
@@ -15,8 +16,9 @@ import fedpn
 from fedpn.core import store
 from fedpn.data.recipe import Recipe
 from fedpn.service import schema
+from fedpn.service.decode import unpack
 from fedpn.service.drift import WINDOW, drift
-from fedpn.service.samples import as_sample, samples
+from fedpn.service.samples import as_sample, examples, samples
 from fedpn.service.state import Refused, Service, first_problem
 from fedpn.serving.card import card
 
@@ -31,6 +33,7 @@ BODY = {
                     "required": ["files"],
                     "properties": {
                         "client": {"type": "string"},
+                        "version": {"type": "string"},
                         "explain": {"type": "boolean"},
                         "files": {
                             "type": "array",
@@ -83,6 +86,7 @@ def add_health(app: FastAPI, service: Service) -> None:
         return {
             "version": fedpn.__version__,
             "clients": len(service.library.clients),
+            "models": {name: service.library.known(name)[1] for name in service.library.clients},
             "keeps_decisions": service.decisions is not None,
             "keeps_inputs": service.keep_inputs and service.decisions is not None,
             "problem": service.library.problem,
@@ -95,9 +99,12 @@ def add_health(app: FastAPI, service: Service) -> None:
 
 
 def _about(service: Service, name: str) -> dict[str, Any]:
-    about, opened = service.library.about(name), service.library.open.get(name)
+    opened = service.library.open.get(name)
+    about, version = (opened.about, opened.version) if opened else service.library.known(name)
+    before = opened.before.bundle.version if opened and opened.before else None
     return {
         "name": name,
+        "version": version,
         "dataset": about.provenance.get("dataset", ""),
         "algorithm": about.provenance.get("algorithm", ""),
         "classes": list(about.classes),
@@ -106,7 +113,8 @@ def _about(service: Service, name: str) -> dict[str, Any]:
         "shape": list(about.blueprint.shape),
         "rule": about.routing.rule if about.routing else None,
         "promise": opened.predictor.bundle.standards.words() if opened else "",
-        "can_roll_back": opened is not None and opened.before is not None,
+        "can_roll_back": before is not None,
+        "before": before,
     }
 
 
@@ -128,29 +136,37 @@ def add_answers(app: FastAPI, service: Service) -> None:
                 question = await asyncio.to_thread(read, await request.body())
             except ValidationError as error:
                 raise Refused(422, first_problem(error.errors())) from None
-        client = service.client(question.client)
-        told = {"client": client, "answers": await service.answer(question, client)}
-        text = await asyncio.to_thread(json.dumps, told)
+        text = await asyncio.to_thread(json.dumps, await service.answer(question))
         return Response(text, media_type="application/json")
 
     @app.get("/v1/samples", response_model=list[schema.Sample])
     def tries(client: Client = None) -> Any:
-        name = service.client(client)
-        return samples(service.library[name].predictor.bundle, service.library.folder(name))
+        models = service.library[service.client(client)]
+        bundle = models.predictor.bundle
+        return samples(bundle, models.beside(lambda folder: examples(bundle, folder), []))
 
     @app.get("/v1/card", response_model=schema.Card)
     def model_card(client: Client = None) -> Any:
-        name = service.client(client)
-        file = service.library.folder(name) / "metrics.json"
-        figures = store.read_json(file) if file.exists() else None
-        return {"text": card(service.library[name].predictor.bundle, figures)}
+        models = service.library[service.client(client)]
+        text = card(models.predictor.bundle, models.beside(_figures, None))
+        return {"version": models.version, "text": text}
 
-    @app.post("/v1/rollback", response_model=schema.Done)
-    def roll_back(client: Client = None) -> Any:
-        name = service.client(client)
-        if not service.library.roll_back(name):
+    @app.post("/v1/rollback", response_model=schema.RolledBack)
+    def roll_back(client: Client = None, version: Client = None) -> Any:
+        now = service.library.roll_back(service.client(client), version)
+        if now is None:
             raise Refused(404, "there are no models before these")
-        return {"done": True}
+        if version not in (None, now.version):
+            raise Refused(409, f"{now.version} answers, and {version} is not the version before")
+        return {"done": True, "version": now.version}
+
+
+def _figures(folder: Folder) -> Any:
+    """What was measured of the models, where the folder is a run's."""
+    if not (folder / "metrics.json").exists():
+        return None
+    store.verify(folder, ["metrics.json"])
+    return store.read_json(folder / "metrics.json")
 
 
 async def _from_form(request: Request, most: int) -> schema.Question:
@@ -160,6 +176,7 @@ async def _from_form(request: Request, most: int) -> schema.Question:
             files = [value for value in form.getlist("files") if not isinstance(value, str)]
             inputs = [await file.read() for file in files]
             client, wordy = form.get("client"), str(form.get("explain", "")).lower()
+            version = form.get("version")
     except HTTPException as error:
         raise Refused(422, str(error.detail)) from None
     except ValueError as error:  # the parser of forms has words of its own
@@ -168,6 +185,7 @@ async def _from_form(request: Request, most: int) -> schema.Question:
         raise Refused(422, "files: none was sent")
     return schema.Question.model_construct(
         client=str(client) if client is not None else None,
+        version=str(version) if version is not None else None,
         inputs=inputs,
         own_share="auto",
         explain=wordy in ("1", "true"),
@@ -188,10 +206,13 @@ def add_decisions(app: FastAPI, service: Service) -> None:
         found = service.kept().find(number)
         if found is None:
             raise Refused(404, "there is no such decision")
-        classes = service.library.about(service.client(found["client"])).classes
+        classes = service.library.known(service.client(found["client"]))[0].classes
         if said.label not in classes:
             raise Refused(400, f"the classes are {', '.join(classes[:40])}")
-        service.kept().review(number, said.label)
+        if not service.kept().review(number, said.label, said.instead):
+            truth = (service.kept().find(number) or found)["truth"]
+            already = "nobody has labelled it" if truth is None else f"it is labelled {truth!r}"
+            raise Refused(409, f"decision {number} is not as you saw it: {already}")
         return {"done": True}
 
     @app.get("/v1/decisions/{number}/input", response_model=schema.Sample)
@@ -199,8 +220,8 @@ def add_decisions(app: FastAPI, service: Service) -> None:
         found = service.kept().find(number)
         if found is None or found["input"] is None:
             raise Refused(404, "this input was not kept (fedpn serve --keep-inputs)")
-        about = service.library.about(service.client(found["client"]))
-        return as_sample(f"decision {number}", found["input"], about)
+        about, _ = service.library.known(service.client(found["client"]))
+        return as_sample(f"decision {number}", unpack(found, about.blueprint.shape))
 
     @app.get("/v1/drift", response_model=schema.Drift)
     def drifts(client: Client = None) -> Any:
@@ -208,5 +229,6 @@ def add_decisions(app: FastAPI, service: Service) -> None:
 
 
 def _drift(service: Service, client: str) -> dict[str, Any]:
-    recent = service.kept().recent(client, WINDOW)
-    return drift(recent, service.library[client].predictor.bundle)
+    models = service.library[client]
+    recent = service.kept().recent(client, models.version, WINDOW)
+    return {"version": models.version, **drift(recent, models.predictor.bundle)}

@@ -1,7 +1,7 @@
 """Inputs to try on the page: some that the run kept as examples, and some strange ones."""
 
 import base64
-import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,17 @@ import numpy as np
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.data.recipe import Recipe
+from fedpn.data.dataset import Array
+from fedpn.data.recipe import LARGEST, Recipe
 from fedpn.service.decode import to_png
-from fedpn.serving.bundle import About, Bundle
+from fedpn.serving.bundle import Bundle
 
 Tree = dict[str, Any]
 MOST = 6
 
 
-def samples(bundle: Bundle, folder: Path) -> list[Tree]:
-    """Known and foreign inputs where the folder is a run's, and noise in any case."""
+def samples(bundle: Bundle, found: Sequence[tuple[str, Array]]) -> list[Tree]:
+    """The examples that were found beside the models, and noise in any case."""
     shape = tuple(bundle.blueprint.shape)
     if bundle.about.recipe is not None:
         return _of_columns(bundle.about.recipe)
@@ -27,19 +28,12 @@ def samples(bundle: Bundle, folder: Path) -> list[Tree]:
         middle = np.resize(mean, shape)
         strange = middle + 40 * np.resize(std, shape)
         rows = {"middle of the data": middle, "strange": strange}
-        return [
-            {"kind": kind, "picture": None, "row": [float(v) for v in row]}
-            for kind, row in rows.items()
-        ]
+        return [_of_row(kind, row.tolist(), bundle.features) for kind, row in rows.items()]
     # Noise without a seed: the leading bits of multiples of a large odd number.
     noise = (np.arange(np.prod(shape), dtype=np.uint32) * np.uint32(2654435761)) >> np.uint32(24)
     noise = noise.astype(np.uint8).reshape(shape)
-    found = [*_examples(bundle, folder), ("strange: noise", noise)]
-    found.append(("strange: black", np.zeros(shape, np.uint8)))
-    return [
-        {"kind": kind, "picture": base64.b64encode(to_png(pixels)).decode(), "row": None}
-        for kind, pixels in found
-    ]
+    strange = {"strange: noise": noise, "strange: black": np.zeros(shape, np.uint8)}
+    return [_of_picture(kind, pixels) for kind, pixels in [*found, *strange.items()]]
 
 
 def _of_columns(recipe: Recipe) -> list[Tree]:
@@ -47,23 +41,33 @@ def _of_columns(recipe: Recipe) -> list[Tree]:
     usual = [column.usual for column in recipe.columns]
     strange = [1e9 if column.kind == "number" else None for column in recipe.columns]
     rows: dict[str, list[Any]] = {"middle of the data": usual, "strange": strange}
-    return [{"kind": kind, "picture": None, "row": row} for kind, row in rows.items()]
+    return [_of_row(kind, row, recipe.names) for kind, row in rows.items()]
 
 
-def as_sample(kind: str, content: bytes, about: About) -> Tree:
-    """An input that was kept, as it can be shown, if it is of the models' shape."""
-    shape = about.blueprint.shape
-    if len(content) != math.prod(shape) * (4 if len(shape) == 1 else 1):
-        raise UserError("this input is of another shape than the models take now")
-    if len(shape) == 1:
-        row = np.nan_to_num(np.frombuffer(content, np.float32).astype(float))
-        told = row.tolist() if about.recipe is None else about.recipe.told(row)
-        return {"kind": kind, "picture": None, "row": told}
-    pixels = np.frombuffer(content, np.uint8).reshape(tuple(shape))
-    return {"kind": kind, "picture": base64.b64encode(to_png(pixels)).decode(), "row": None}
+def as_sample(kind: str, given: Any) -> Tree:
+    """An input that was kept, as it can be shown, whatever the models take now."""
+    if isinstance(given, np.ndarray):
+        return _of_picture(kind, given)
+    columns, row = (list(given), given.values()) if isinstance(given, dict) else ((), given)
+    return _of_row(kind, [_plain(value) for value in row], columns)
 
 
-def _examples(bundle: Bundle, folder: Path) -> list[tuple[str, Any]]:
+def _plain(value: Any) -> Any:
+    """JSON knows no numbers that are not finite."""
+    is_odd = isinstance(value, int | float) and not abs(value) <= LARGEST
+    return str(value) if is_odd else value
+
+
+def _of_row(kind: str, row: list[Any], columns: Sequence[str]) -> Tree:
+    return {"kind": kind, "picture": None, "row": row, "columns": list(columns) or None}
+
+
+def _of_picture(kind: str, pixels: Array) -> Tree:
+    content = base64.b64encode(to_png(pixels)).decode()
+    return {"kind": kind, "picture": content, "row": None, "columns": None}
+
+
+def examples(bundle: Bundle, folder: Path) -> list[tuple[str, Array]]:
     """Examples of the run's report: the client's own first, then others'."""
     try:
         store.verify(folder, ["figures.json", "gallery.safetensors"])

@@ -22,6 +22,9 @@ class Question(BaseModel):
         },
     )
     client: Text | None = Field(None, description="whose models answer; may be left out if one")
+    version: Text | None = Field(
+        None, description="of the models that must answer; where others answer now, status 409"
+    )
     inputs: list[Any] = Field(
         description="rows (lists, or objects by column), nested lists of pixels, pictures as base64"
     )
@@ -59,9 +62,11 @@ class Told(BaseModel):
 
 
 class Answers(BaseModel):
-    """Answers in the order of the inputs."""
+    """Answers in the order of the inputs, all by one version of the client's models."""
 
     client: str
+    version: str = Field(description="of the client's models: a digest of their files")
+    remarks: list[str] = Field(description="of cells that were not read as they may be meant")
     answers: list[Told]
 
 
@@ -83,6 +88,7 @@ class Client(BaseModel):
     """A client that is answered for."""
 
     name: str
+    version: str = Field(description="of the client's models: a digest of their files")
     dataset: str
     algorithm: str
     classes: list[str]
@@ -94,13 +100,15 @@ class Client(BaseModel):
     rule: str | None
     promise: str
     can_roll_back: bool
+    before: str | None = Field(description="the version that a rollback goes back to")
 
 
 class Info(BaseModel):
     """What the service is."""
 
-    version: str
+    version: str = Field(description="of fedpn")
     clients: int
+    models: dict[str, str] = Field(description="the version of each client's models")
     keeps_decisions: bool
     keeps_inputs: bool
     problem: str
@@ -113,6 +121,7 @@ class Decided(BaseModel):
     id: int
     time: float
     client: str
+    version: str | None = Field(description="of the models that answered; null: of an older fedpn")
     outcome: str
     source: str
     label: str | None
@@ -132,6 +141,7 @@ class Review(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"label": "7"}]})
     label: Text
+    instead: Text | None = Field(None, description="the label of a person that it corrects")
 
 
 class Expected(BaseModel):
@@ -155,6 +165,7 @@ class Point(BaseModel):
 class Drift(BaseModel):
     """Whether inputs are as calibration led one to expect."""
 
+    version: str = Field(description="of the client's models: a digest of their files")
     rows: int
     fewest: int = Field(description="rows below which the shares tell nothing")
     strangers: Expected
@@ -169,12 +180,14 @@ class Sample(BaseModel):
 
     kind: str
     picture: str | None = Field(description="as base64")
-    row: list[float | str | None] | None
+    row: list[bool | float | str | None] | None
+    columns: list[str] | None = Field(description="of the row, where they have names")
 
 
 class Card(BaseModel):
     """The model card of a client, as Markdown."""
 
+    version: str = Field(description="of the client's models: a digest of their files")
     text: str
 
 
@@ -182,3 +195,9 @@ class Done(BaseModel):
     """That something was done."""
 
     done: bool
+
+
+class RolledBack(Done):
+    """That other models answer."""
+
+    version: str = Field(description="of the client's models: a digest of their files")

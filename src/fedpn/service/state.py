@@ -7,8 +7,8 @@ from typing import Any
 from fedpn.service import schema
 from fedpn.service.counters import Counters
 from fedpn.service.decisions import Decisions
-from fedpn.service.decode import decode
-from fedpn.service.library import Library
+from fedpn.service.decode import decode, pack
+from fedpn.service.library import Answerer, Library
 from fedpn.service.limits import Limits
 from fedpn.service.worker import Busy, Job, Worker
 
@@ -48,23 +48,45 @@ class Service:
             raise Refused(404, "this service keeps no decisions (fedpn serve --decisions)")
         return self.decisions
 
-    async def answer(self, question: schema.Question, client: str) -> list[dict[str, Any]]:
-        """Puts a question to the worker, and waits."""
-        about = self.library.about(client)
+    async def answer(self, question: schema.Question) -> dict[str, Any]:
+        """Puts a question to the worker, and waits: one version of the models does it all."""
+        models = await self._models(self.client(question.client))
+        if question.version not in (None, models.version):
+            raise Refused(
+                409,
+                f"the models of client {models.client} are of version {models.version} now, and "
+                f"this question is for {question.version}; GET /v1/clients tells what they take",
+            )
         if len(question.inputs) > self.limits.rows:
             raise Refused(413, f"a request may have at most {self.limits.rows} inputs")
+        told = {"client": models.client, "version": models.version, "remarks": [], "answers": []}
         if not question.inputs:
-            return []
-        share = None if question.own_share == "auto" else float(question.own_share)
-        form = (about.blueprint.shape, about.features, about.recipe)
-        rows = await asyncio.to_thread(decode, question.inputs, *form)
+            return told
+        job, remarks = await asyncio.to_thread(self._read, question, models)
         try:
-            done = self.worker.submit(Job(client, rows, share, question.explain))
-            return await asyncio.wait_for(asyncio.wrap_future(done), self.limits.seconds)
+            done = asyncio.wrap_future(self.worker.submit(job))
+            answers = await asyncio.wait_for(done, self.limits.seconds)
+            return told | {"remarks": remarks, "answers": answers}
         except Busy:
             raise Refused(429, "more waits than is taken; try again") from None
         except TimeoutError:
             raise Refused(503, f"no answer within {self.limits.seconds:g} s") from None
+
+    async def _models(self, client: str) -> Answerer:
+        """The version of a client's models that answers now; opening it may take a while."""
+        opened = self.library.open.get(client)
+        if opened is not None:
+            return opened
+        return await asyncio.to_thread(self.library.__getitem__, client)
+
+    def _read(self, question: schema.Question, models: Answerer) -> tuple[Job, list[str]]:
+        about = models.about
+        found = decode(question.inputs, about.blueprint.shape, about.features, about.recipe)
+        share = None if question.own_share == "auto" else float(question.own_share)
+        keep = self.keep_inputs and self.decisions is not None
+        kept = [pack(given, about.features) for given in found.given] if keep else []
+        job = Job(models, found.rows, share, question.explain, found.faults, kept)
+        return job, list(found.remarks)
 
 
 def first_problem(errors: Any) -> str:

@@ -4,6 +4,7 @@ import itertools
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +14,14 @@ import torch
 
 from fedpn.data.dataset import Array
 from fedpn.routing.bayes import Bayes
+from fedpn.routing.outcomes import Outcome
 from fedpn.routing.rule import EVEN, Views
 from fedpn.service.counters import Counters
 from fedpn.service.decisions import Decisions
 from fedpn.service.explain import explain
-from fedpn.service.library import Answerer, Library
+from fedpn.service.library import Answerer
 from fedpn.service.limits import Limits
-from fedpn.serving.predict import Answer, Predictor
+from fedpn.serving.predict import Answer
 
 Told = list[dict[str, Any]]
 
@@ -30,12 +32,14 @@ class Busy(Exception):  # noqa: N818
 
 @dataclass
 class Job:
-    """Inputs of one caller."""
+    """Inputs of one caller, in the form that one version of a client's models takes."""
 
-    client: str
+    models: Answerer
     rows: Array
     share: float | None  # of own inputs; None: as the stream has it
     explain: bool = False
+    faults: Sequence[str] = ()  # of each row, the cell that is no number; none: all are
+    kept: Sequence[bytes] = ()  # of each row, its input as decisions keep it; none: it is not kept
     done: "Future[Told]" = field(default_factory=Future)
 
 
@@ -43,15 +47,9 @@ class Worker:
     """Takes jobs, answers them in batches, keeps the decisions, then tells the callers."""
 
     def __init__(
-        self,
-        library: Library,
-        limits: Limits,
-        counters: Counters,
-        decisions: Decisions | None,
-        keep_inputs: bool = False,
+        self, limits: Limits, counters: Counters, decisions: Decisions | None = None
     ) -> None:
-        self.library, self.limits, self.counters = library, limits, counters
-        self.decisions, self.keep_inputs = decisions, keep_inputs
+        self.limits, self.counters, self.decisions = limits, counters, decisions
         self.jobs: queue.Queue[Job | None] = queue.Queue()
         self.waiting, self.closed, self.had_company = 0, False, False
         self._lock = threading.Lock()
@@ -102,16 +100,17 @@ class Worker:
 
     def _answer_all(self, taken: list[Job | None]) -> bool:
         jobs = [job for job in taken if job is not None]
-        groups: dict[tuple[str, float | None], list[Job]] = {}
+        groups: dict[tuple[str, str, float | None], list[Job]] = {}
         for job in jobs:
             # Who has given up waiting is not answered; who has not cannot give up any more.
             if job.done.set_running_or_notify_cancel():
-                groups.setdefault((job.client, job.share), []).append(job)
+                key = (job.models.client, job.models.version, job.share)
+                groups.setdefault(key, []).append(job)
             else:
                 self._forget([job])
-        for (client, share), group in groups.items():
+        for group in groups.values():
             try:
-                told = self._answer(self.library[client], client, share, group)
+                told = self._answer(group[0].models, group[0].share, group)
                 for job, answers in zip(group, told, strict=True):
                     job.done.set_result(answers)
             except Exception as error:  # told to the callers; the worker goes on
@@ -127,14 +126,13 @@ class Worker:
             self.waiting -= sum(len(job.rows) for job in jobs)
 
     @torch.no_grad()
-    def _answer(
-        self, answerer: Answerer, client: str, share: float | None, group: list[Job]
-    ) -> list[Told]:
-        predictor, began = answerer.predictor, time.perf_counter()
+    def _answer(self, models: Answerer, share: float | None, group: list[Job]) -> list[Told]:
+        """Answers jobs for one version of a client's models."""
+        predictor, began = models.predictor, time.perf_counter()
         rows = np.concatenate([job.rows for job in group])
         x = torch.from_numpy(rows)
         views = predictor.views(x)
-        used = find_share(answerer, views, share)
+        used = find_share(models, views, share)
         views = views._replace(share=used)
         decision, sound = predictor.decide(x, views)
         answers = predictor.tell(decision, sound)
@@ -142,10 +140,13 @@ class Worker:
         if any(job.explain for job in group):
             for tree, why in zip(told, explain(predictor, views, decision), strict=True):
                 tree["explanation"] = why
-        for tree in told:
+        faults = _of_all(group, "faults", "")
+        for tree, fault in zip(told, faults, strict=True):
             tree["own_share"] = used if isinstance(predictor.bundle.rule, Bayes) else None
-        self._keep(client, told, rows, predictor)
-        self.counters.answered(client, told, time.perf_counter() - began)
+            if fault and tree["outcome"] == Outcome.STRANGER.label:
+                tree["reason"] = f"{fault}: nobody can answer"
+        self._keep(models, told, _of_all(group, "kept", None))
+        self.counters.answered(models.client, told, time.perf_counter() - began)
         cuts = np.cumsum([len(job.rows) for job in group])[:-1]
         bounds = [0, *cuts.tolist(), len(rows)]
         parts = [told[a:b] for a, b in itertools.pairwise(bounds)]
@@ -155,32 +156,38 @@ class Worker:
                     tree.pop("explanation", None)
         return parts
 
-    def _keep(self, client: str, told: Told, rows: Array, predictor: Predictor) -> None:
+    def _keep(self, models: Answerer, told: Told, inputs: Sequence[bytes | None]) -> None:
         if self.decisions is None:
             return
         now = time.time()
         lines = [
             {
                 "time": now,
-                "client": client,
+                "client": models.client,
+                "version": models.version,
                 **{k: tree[k] for k in ("outcome", "source", "label", "guess", "confidence")},
                 **tree["uncertainty"],
                 "own_share": tree["own_share"],
                 "reason": tree["reason"],
-                "input": row.tobytes() if self.keep_inputs else None,
+                "input": given,
             }
-            for tree, row in zip(told, rows, strict=True)
+            for tree, given in zip(told, inputs, strict=True)
         ]
         for tree, number in zip(told, self.decisions.keep(lines), strict=True):
             tree["id"] = number
 
 
-def find_share(answerer: Answerer, views: Views, given: float | None) -> float:
+def _of_all(group: Sequence[Job], field: str, nothing: Any) -> list[Any]:
+    """What jobs have for each of their rows, some of them perhaps nothing."""
+    return [value for job in group for value in getattr(job, field) or [nothing] * len(job.rows)]
+
+
+def find_share(models: Answerer, views: Views, given: float | None) -> float:
     """The share of own inputs: as given, or as the client's stream has it."""
-    rule = answerer.predictor.bundle.rule
+    rule = models.predictor.bundle.rule
     if not isinstance(rule, Bayes):
         return EVEN
-    return given if given is not None else answerer.stream.learn(rule.believe(views).odds)
+    return given if given is not None else models.stream.learn(rule.believe(views).odds)
 
 
 def as_tree(answer: Answer) -> dict[str, Any]:

@@ -4,6 +4,8 @@ A run's directory is such a folder for all its clients; `export` makes one for a
 slot of a client has its file: its model's own part, its router's state, its rule.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -74,6 +76,7 @@ class Bundle:
     rule: Rule | None
     standards: Standards
     code: Path | None = None  # a folder with files of the user's own that it may name
+    version: str = ""  # a digest of the files that it was read from
 
     @property
     def blueprint(self) -> Blueprint:
@@ -219,6 +222,7 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
     Code that it names is imported, and so run, only where the folder is trusted.
     """
     path = place_of(path)
+    version = version_of(path)
     store.verify(path, ["bundle.json"])
     about = read_about(path)
     code = named_code(_to_tree(about, elsewhere=False) | {"head": asdict(about.head)})
@@ -243,6 +247,9 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
     with code_from(kept):
         _check_tensors(about, common, slots, path)
         rule = None if about.routing is None else from_state(about.routing.rule, slots["rule"])
+    store.verify(path, FILES)
+    if version_of(path) != version:  # else parts of two versions could be read as one
+        raise store.Damaged(f"{path} was replaced while it was read: open it again")
     client = about.clients[index]
     return Bundle(
         client,
@@ -257,7 +264,18 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
         rule,
         of_state(slots["standards"]),
         kept,
+        version,
     )
+
+
+def version_of(path: Path) -> str:
+    """Which models a folder holds: a digest of the checksums of all that answers depend on."""
+    file = place_of(path) / store.MANIFEST
+    sums = store.read_json(file)
+    if not isinstance(sums, dict):
+        raise store.Damaged(f"{file} is damaged: it holds no checksums")
+    parts = {k: v for k, v in sums.items() if k in FILES or k.startswith(f"{store.CODE}/")}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _check_tensors(about: About, common: Slots, slots: Slots, path: Path) -> None:

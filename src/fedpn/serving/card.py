@@ -26,6 +26,7 @@ def card(bundle: Bundle, metrics: Tree | None = None) -> str:
         f"seed {origin.get('seed', '?')}; fedpn {_safe(origin.get('fedpn', '?'))}, "
         f"torch {_safe(origin.get('torch', '?'))}",
         f"- **Who answers**: {rule.get(kind, _safe(kind)) or 'one model, always'}",
+        f"- **Version**: {bundle.version}",
         f"- **Inputs**: {_inputs(bundle)}",
         f"- **Strangers**: {'refused by a gate' if bundle.gate else 'no gate: all are answered'}",
         f"- **Promise**: {held.words() or 'none was asked for'}",

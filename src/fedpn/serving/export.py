@@ -1,7 +1,7 @@
 """One client's part of a run in a folder of its own, with a card; and new thresholds for it."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from fedpn.core import store
@@ -9,7 +9,7 @@ from fedpn.routing.rule import Rule
 from fedpn.routing.rules import to_state
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.standards import Standards
-from fedpn.serving.bundle import SHARED, SLOTS, Bundle, open_bundle, place_of
+from fedpn.serving.bundle import SHARED, SLOTS, Bundle, open_bundle, place_of, version_of
 from fedpn.serving.card import card
 
 CARD = "MODEL_CARD.md"
@@ -42,8 +42,8 @@ def export(
         for name in store.code_of(path):
             store.make_folder(draft / store.CODE)
             store.write_text(draft / name, store.read_text(path / name))
-        write_card(draft, bundle, path)
         store.seal(draft)
+        write_card(draft, replace(bundle, version=version_of(draft)), path)
         more(draft)
     return bundle
 

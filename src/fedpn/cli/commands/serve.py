@@ -12,6 +12,7 @@ from fedpn.core.errors import UserError
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN = "FEDPN_TOKEN"
 DECISIONS, NOWHERE = "decisions.db", "none"
+SHOWN = 20  # inputs that are left out and named
 
 
 def add(commands: Any) -> None:
@@ -125,9 +126,10 @@ def _open(where: str) -> Any:
 
 
 def _reviews(options: argparse.Namespace) -> None:
-    import numpy as np
-
     from fedpn.core import store
+    from fedpn.core.plain import plain
+    from fedpn.reporting.words import count
+    from fedpn.service.decode import read_again
     from fedpn.serving.bundle import open_bundle
 
     if options.out.suffix != ".npz":
@@ -135,21 +137,35 @@ def _reviews(options: argparse.Namespace) -> None:
     if "://" not in options.decisions and not Path(options.decisions).exists():
         raise UserError(f"there is no file {options.decisions}")
     bundle = open_bundle(options.run, options.client)
-    shape = tuple(bundle.blueprint.shape)
-    kind = np.uint8 if len(shape) == 3 else np.float32
-    size = int(np.prod(shape)) * np.dtype(kind).itemsize
-    rows = _open(options.decisions).labelled(bundle.client)
-    rows = [row for row in rows if len(row["input"]) == size]  # older models may take others
-    if not rows:
+    decisions = _open(options.decisions).labelled(bundle.client)
+    if not decisions:
         raise UserError(
             f"nobody has labelled an input of client {bundle.client} that was kept "
             "(fedpn serve --keep-inputs)"
         )
-    x = np.stack([np.frombuffer(row["input"], kind).reshape(shape) for row in rows])
-    y = np.array([row["truth"] for row in rows])
-    arrays: dict[str, Any] = {"x" if len(shape) == 1 else "images": x, "labels": y}
+    rows, labels, others, left_out = [], [], 0, []
+    for decision in decisions:
+        try:
+            rows.append(read_again(decision, bundle))
+        except UserError as error:
+            left_out.append(f"left out: {error}")
+            continue
+        labels.append(decision["truth"])
+        others += decision["version"] != bundle.version
+    for words in left_out[:SHOWN]:
+        print(plain(words), file=sys.stderr)
+    if not rows:
+        raise UserError(
+            f"none of {len(decisions)} labelled inputs of client {bundle.client} is one for "
+            f"version {bundle.version} of its models; {left_out[0]}"
+        )
+    columns = bundle.about.recipe.features if bundle.about.recipe else bundle.features
+    arrays: dict[str, Any] = {"images" if len(bundle.blueprint.shape) == 3 else "x": rows}
+    arrays |= {"labels": labels} | ({"columns": list(columns)} if columns else {})
     store.write_with(options.out, lambda place: _savez(place, arrays))
-    print(f"{len(rows)} labelled inputs of client {bundle.client}: {options.out}")
+    also = f" ({others} answered by other versions, read again)" if others else ""
+    more = f"; {count(len(left_out), 'input')} left out" if left_out else ""
+    print(f"{len(rows)} labelled inputs of client {bundle.client}{also}: {options.out}{more}")
 
 
 def _savez(place: Path, arrays: dict[str, Any]) -> None:
