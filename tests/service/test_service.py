@@ -2,7 +2,6 @@
 
 import base64
 import shutil
-import time
 
 import numpy as np
 import pytest
@@ -113,7 +112,8 @@ def test_mistakes_are_told_in_a_sentence(service, question, status, words):
 
 
 def test_nothing_asked_nothing_told(service):
-    assert ask(service, client="0", inputs=[]).json() == {"client": "0", "answers": []}
+    told = ask(service, client="0", inputs=[]).json()
+    assert (told["client"], told["answers"], told["remarks"]) == ("0", [], [])
 
 
 def test_the_stream_teaches_the_share_of_own_inputs(service, pictures, digits):
@@ -200,8 +200,9 @@ def test_large_requests_are_refused(pictures):
 
 def test_callers_are_answered_together_and_each_gets_its_own(pictures, digits):
     counters = Counters()
-    worker = Worker(Library([pictures]), Limits(linger=3.0), counters, None)  # on any machine
-    waiting = [worker.submit(Job("0", digits.x[i : i + 1], 0.5)) for i in range(24)]
+    models = Library([pictures])["0"]
+    worker = Worker(Limits(linger=3.0), counters)  # on any machine
+    waiting = [worker.submit(Job(models, digits.x[i : i + 1], 0.5)) for i in range(24)]
     found = [future.result(60) for future in waiting]
     worker.close()
     expected = fedpn.load(pictures, "0")(digits.x[:24], own_share=0.5)
@@ -210,22 +211,22 @@ def test_callers_are_answered_together_and_each_gets_its_own(pictures, digits):
 
 
 def test_a_full_queue_says_so_and_what_was_taken_is_answered(pictures, digits):
-    worker = Worker(Library([pictures]), Limits(waiting=5), Counters(), None)
-    taken = worker.submit(Job("0", digits.x[:5], None))
+    models, worker = Library([pictures])["0"], Worker(Limits(waiting=5), Counters())
+    taken = worker.submit(Job(models, digits.x[:5], None))
     with pytest.raises(Busy):
-        worker.submit(Job("0", digits.x[:1], None))
+        worker.submit(Job(models, digits.x[:1], None))
     assert len(taken.result(60)) == 5
-    last = worker.submit(Job("0", digits.x[:2], None))
+    last = worker.submit(Job(models, digits.x[:2], None))
     worker.close()
     assert len(last.result(0)) == 2, "closing answers what was taken"
     with pytest.raises(Busy):
-        worker.submit(Job("0", digits.x[:1], None))
+        worker.submit(Job(models, digits.x[:1], None))
 
 
 def test_who_gives_up_waiting_does_not_harm_the_others(pictures, digits):
-    worker = Worker(Library([pictures]), Limits(linger=0.3), Counters(), None)
+    models, worker = Library([pictures])["0"], Worker(Limits(linger=0.3), Counters())
     worker.had_company = True  # so that it lingers
-    first, second = (worker.submit(Job("0", digits.x[:2], 0.5)) for _ in range(2))
+    first, second = (worker.submit(Job(models, digits.x[:2], 0.5)) for _ in range(2))
     assert first.cancel()
     assert len(second.result(60)) == 2
     worker.close()
@@ -233,10 +234,10 @@ def test_who_gives_up_waiting_does_not_harm_the_others(pictures, digits):
 
 
 def test_one_bad_batch_does_not_end_the_worker(pictures, digits):
-    worker = Worker(Library([pictures]), Limits(), Counters(), None)
+    models, worker = Library([pictures])["0"], Worker(Limits(), Counters())
     with pytest.raises(Exception, match=r"channels|shape|size|expected"):
-        worker.submit(Job("0", np.zeros((1, 3, 5, 5), np.uint8), None)).result(60)
-    assert len(worker.submit(Job("0", digits.x[:1], None)).result(60)) == 1
+        worker.submit(Job(models, np.zeros((1, 3, 5, 5), np.uint8), None)).result(60)
+    assert len(worker.submit(Job(models, digits.x[:1], None)).result(60)) == 1
     worker.close()
 
 
@@ -247,6 +248,10 @@ def test_new_models_swap_in_and_the_old_are_one_call_away(pictures, digits, tmp_
     before = library["1"].predictor
     assert library.refresh() == [] and not library.roll_back("1")
     export(pictures, "1", tmp_path / "next")
+    tree = store.read_json(tmp_path / "next" / "bundle.json")
+    tree["provenance"]["note"] = "trained again"
+    store.write_json(tmp_path / "next" / "bundle.json", tree)
+    store.seal(tmp_path / "next")
     for file in (tmp_path / "next").iterdir():
         shutil.copyfile(file, place / file.name)
     assert library.refresh() == ["1"]
@@ -255,8 +260,8 @@ def test_new_models_swap_in_and_the_old_are_one_call_away(pictures, digits, tmp_
     assert library.roll_back("1") and library["1"].predictor is before
     assert library.roll_back("1") and library["1"].predictor is after
     (place / "rules.safetensors").write_bytes(b"damaged")
-    time.sleep(0.01)
-    store.write_text(place / "manifest.json", (place / "manifest.json").read_text())
+    sums = store.read_json(place / "manifest.json")
+    store.write_json(place / "manifest.json", sums | {"rules.safetensors": "of others"})
     assert library.refresh() == [] and "could not be read" in library.problem
     assert library["1"].predictor is after, "what cannot be read is not served"
 
@@ -279,19 +284,19 @@ def test_samples_and_the_card_are_there(service, table):
 
 
 def test_decoding_keeps_to_the_shape():
-    grey = decode([[[0, 255], [10, 20]]], (1, 2, 2), ())
+    grey = decode([[[0, 255], [10, 20]]], (1, 2, 2), ()).rows
     assert grey.dtype == np.uint8 and grey.tolist() == [[[[0, 255], [10, 20]]]]
-    colour = decode([np.zeros((2, 2, 3)).tolist()], (3, 2, 2), ())
+    colour = decode([np.zeros((2, 2, 3)).tolist()], (3, 2, 2), ()).rows
     assert colour.shape == (1, 3, 2, 2)
-    assert decode([[1, 2]], (2,), ()).dtype == np.float32
+    assert decode([[1, 2]], (2,), ()).rows.dtype == np.float32
 
 
 def test_a_database_keeps_order_and_numbers(tmp_path):
     decisions = Decisions(f"sqlite:///{tmp_path / 'a.db'}")
     row = {
-        "time": 0.0, "client": "a", "outcome": "stranger", "source": "nobody", "label": None,
-        "guess": "x", "confidence": 0.1, "epistemic": 0.0, "aleatoric": 0.0, "total": 0.0,
-        "own_share": None, "reason": "", "input": None,
+        "time": 0.0, "client": "a", "version": "v", "outcome": "stranger", "source": "nobody",
+        "label": None, "guess": "x", "confidence": 0.1, "epistemic": 0.0, "aleatoric": 0.0,
+        "total": 0.0, "own_share": None, "reason": "", "input": None,
     }  # fmt: skip
     assert decisions.keep([row] * 3) == [1, 2, 3] and decisions.keep([]) == []
     assert [r["id"] for r in decisions.last("a", 2)] == [3, 2]
@@ -345,9 +350,7 @@ def test_columns_of_all_kinds_go_as_they_are_written(clinic, tmp_path):
             told = ask(bad)
             assert told.status_code == 400 and words in told.json()["error"]
         kept = service.get(f"/v1/decisions/{same[0]['id']}/input").json()["row"]
-        fill = next(c for c in fedpn.load(clinic, "Insel").bundle.about.recipe.columns)
-        assert fill.name == "Alter"
-        assert kept == [61.0, 12.5, None, "Innere", 1.0, "2023-04-03", 2.0, 1234.5]
+        assert kept == list(PATIENT.values()), "as it was asked about"
         usual, strange = service.get("/v1/samples", params={"client": "Insel"}).json()
         assert ask(usual["row"]).json()["answers"][0]["label"] in ("gesund", "krank")
         assert ask(strange["row"]).json()["answers"][0]["outcome"] == "stranger"

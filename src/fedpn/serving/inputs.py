@@ -12,6 +12,7 @@ from fedpn.data.dataset import Array
 from fedpn.data.recipe import Recipe
 from fedpn.data.sources import npz, picture
 from fedpn.data.sources.guard import plain_file, some
+from fedpn.data.sources.npz import Archive
 from fedpn.data.sources.rows import as_rows
 from fedpn.data.sources.shades import COLOUR, GREY
 from fedpn.data.sources.table import READERS, Part, read_parts
@@ -59,7 +60,7 @@ def input_parts(
     if others and ending not in READERS:
         raise UserError(f"--id names columns, and {path} is no table")
     if ending == ".npz":
-        yield from _npz(path, shape, rows)
+        yield from _npz(path, shape, rows, columns_of(features, recipe))
     elif ending in READERS:
         if len(shape) != 1:
             raise UserError(f"{path} is a table, but this model takes images")
@@ -72,17 +73,41 @@ def input_parts(
         )
 
 
-def _npz(path: Path, shape: Sequence[int], rows: int) -> Iterator[Inputs]:
+def columns_of(features: Sequence[str], recipe: Recipe | None) -> tuple[str, ...]:
+    """What each number of a row is that a model takes, where that has a name."""
+    return tuple(features) if recipe is None else recipe.features
+
+
+def order_of(path: Path, file: Archive, names: Sequence[str]) -> list[int] | None:
+    """Where the columns that a model takes stand in an archive that names its own."""
+    if not names or "columns" not in file.heads or file.heads["columns"].dtype.kind != "U":
+        return None
+    found = file["columns"].ravel().tolist()
+    if found == list(names):
+        return None
+    if sorted(found) != sorted(names):
+        strange = sorted(set(found) ^ set(names)) or found
+        raise UserError(
+            f"{path} was written for other columns than the model takes ({some(strange)}): write "
+            "it again with `fedpn reviews`"
+        )
+    return [found.index(name) for name in names]
+
+
+def _npz(
+    path: Path, shape: Sequence[int], rows: int, columns: Sequence[str] = ()
+) -> Iterator[Inputs]:
     with npz.opened(path) as file:
         found = [key for key in ("images", "x") if key in file.heads]
         if not found:
             held = some(file.heads) or "nothing"
             raise UserError(f"{path} has no array `images` or `x`, only {held}")
-        head, first = file.heads[found[0]], 0
+        head, first, order = file.heads[found[0]], 0, order_of(path, file, columns)
         # Whether pixels are bytes or shares can be told from all of them alone.
         sure = len(head.shape) == 2 or head.dtype == np.uint8
         for x in file.parts(found[0], rows) if sure else [file[found[0]]]:
             part, _ = as_rows(x, f"{path}")  # in whatever form a run would take them
+            part = part if order is None else part[:, order]
             names, remark = [str(first + i) for i in range(len(part))], ""
             if part.ndim == 4 and len(shape) == 3 and part.shape[1] == shape[0]:
                 size, old = (shape[2], shape[1]), (part.shape[3], part.shape[2])

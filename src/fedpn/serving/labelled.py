@@ -11,6 +11,7 @@ from fedpn.core import metrics
 from fedpn.core.errors import UserError
 from fedpn.data.prepared import prepared
 from fedpn.data.recode import recode
+from fedpn.data.sources import npz
 from fedpn.data.sources.own import read_dataset
 from fedpn.data.sources.table import Wanted, ways_of
 from fedpn.routing.outcomes import OUTCOMES
@@ -19,6 +20,7 @@ from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.standards import Standards, teach
 from fedpn.serving.bundle import Bundle
 from fedpn.serving.export import export, recalibrate
+from fedpn.serving.inputs import columns_of, order_of
 from fedpn.serving.predict import Predictor, load
 
 Tree = dict[str, Any]
@@ -48,7 +50,12 @@ def read_labelled(spec: str, bundle: Bundle, label: str = "") -> Rows:
         )
     if not len(dataset):
         raise UserError(f"{spec} has no rows; give at least one")
-    return Rows(torch.from_numpy(dataset.x), torch.from_numpy(dataset.y))
+    order = None
+    if Path(spec).suffix.lower() == ".npz" and len(shape) == 1:
+        with npz.opened(Path(spec).expanduser()) as file:
+            order = order_of(Path(spec), file, columns_of(bundle.features, bundle.about.recipe))
+    x = dataset.x if order is None else dataset.x[:, order]
+    return Rows(torch.from_numpy(x), torch.from_numpy(dataset.y))
 
 
 def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: Any) -> Standards:

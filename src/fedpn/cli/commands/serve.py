@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +130,8 @@ def _reviews(options: argparse.Namespace) -> None:
     from fedpn.core import store
     from fedpn.core.plain import plain
     from fedpn.reporting.words import count
-    from fedpn.service.decode import read_again
     from fedpn.serving.bundle import open_bundle
+    from fedpn.serving.inputs import columns_of
 
     if options.out.suffix != ".npz":
         raise UserError(f"--out {options.out}: the name must end in .npz")
@@ -143,29 +144,38 @@ def _reviews(options: argparse.Namespace) -> None:
             f"nobody has labelled an input of client {bundle.client} that was kept "
             "(fedpn serve --keep-inputs)"
         )
-    rows, labels, others, left_out = [], [], 0, []
-    for decision in decisions:
-        try:
-            rows.append(read_again(decision, bundle))
-        except UserError as error:
-            left_out.append(f"left out: {error}")
-            continue
-        labels.append(decision["truth"])
-        others += decision["version"] != bundle.version
-    for words in left_out[:SHOWN]:
+    rows, labels, remarks = _read_again(decisions, bundle)
+    for words in remarks[:SHOWN]:
         print(plain(words), file=sys.stderr)
     if not rows:
         raise UserError(
             f"none of {len(decisions)} labelled inputs of client {bundle.client} is one for "
-            f"version {bundle.version} of its models; {left_out[0]}"
+            f"version {bundle.version} of its models; {remarks[-1]}"
         )
-    columns = bundle.about.recipe.features if bundle.about.recipe else bundle.features
+    columns = columns_of(bundle.features, bundle.about.recipe)
     arrays: dict[str, Any] = {"images" if len(bundle.blueprint.shape) == 3 else "x": rows}
-    arrays |= {"labels": labels} | ({"columns": list(columns)} if columns else {})
+    arrays |= {"labels": labels} | ({"columns": columns} if columns else {})
     store.write_with(options.out, lambda place: _savez(place, arrays))
-    also = f" ({others} answered by other versions, read again)" if others else ""
-    more = f"; {count(len(left_out), 'input')} left out" if left_out else ""
-    print(f"{len(rows)} labelled inputs of client {bundle.client}{also}: {options.out}{more}")
+    missing = len(decisions) - len(rows)
+    more = f" ({count(missing, 'input')} left out)" if missing else ""
+    print(f"{len(rows)} labelled inputs of client {bundle.client}: {options.out}{more}")
+
+
+def _read_again(decisions: Sequence[dict[str, Any]], bundle: Any) -> tuple[list[Any], Any, Any]:
+    """Rows for these models, their labels, and what is to be said of them."""
+    from fedpn.service.decode import read_again
+
+    rows, labels, remarks = [], [], []
+    others = sum(decision["version"] != bundle.version for decision in decisions)
+    if others:
+        remarks.append(f"{others} of these inputs are for other versions: they are read again")
+    for decision in decisions:
+        try:
+            rows.append(read_again(decision, bundle))
+            labels.append(decision["truth"])
+        except UserError as error:
+            remarks.append(f"left out: {error}")
+    return rows, labels, remarks
 
 
 def _savez(place: Path, arrays: dict[str, Any]) -> None:
