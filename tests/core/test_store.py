@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedpn.core import store
+from fedpn.core import store, tensors
 from fedpn.core.errors import UserError
 
 
@@ -238,3 +238,32 @@ def test_code_is_sealed_too(tmp_path):
     (tmp_path / store.CODE / "mine.py").write_text("x = 2")
     with pytest.raises(store.Damaged, match=r"mine.py is damaged or was changed"):
         store.verify(tmp_path, ["code/mine.py"])
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_damaged(tmp_path, monkeypatch):
+    """A file that is mapped would end the process."""
+    file = tmp_path / "t.safetensors"
+    store.write_tensors(file, {f"{i}": torch.arange(1000.0) + i for i in range(3)}, kind="x")
+    found, about = store.read_tensors(file)
+    assert found["2"][0] == 2 and about == {"kind": "x"}
+    assert store.read_tensors(file, "1")[0][""].tolist() == found["1"].tolist()
+    read = tensors._tensor
+
+    def shrinking(stream, start, entry):
+        file.write_bytes(file.read_bytes()[:5000])
+        return read(stream, start, entry)
+
+    monkeypatch.setattr(tensors, "_tensor", shrinking)
+    with pytest.raises(store.Damaged, match="ends early"):
+        store.read_tensors(file)
+
+
+def test_tensors_that_overlap_or_leave_gaps_are_damage(tmp_path):
+    file = tmp_path / "t.safetensors"
+    one = {"dtype": "F32", "shape": [1]}
+    for spans in ([(0, 4), (0, 4)], [(0, 4), (5, 9)], [(4, 8)], [(0, 4), (8, 4)], [(0, 12)], []):
+        head = {f"t{i}": one | {"data_offsets": list(span)} for i, span in enumerate(spans)}
+        text = json.dumps(head).encode()
+        file.write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
+        with pytest.raises(store.Damaged, match="is damaged"):
+            store.read_tensors(file)

@@ -42,7 +42,7 @@ def make(place):
 
 def swap(folder, live, rng=None):
     """Puts a folder's files in place of those that are served, one by one, in any order."""
-    files = sorted(folder.iterdir())
+    files = sorted(file for file in folder.iterdir() if file.is_file())
     for file in files if rng is None else rng.permutation(files):
         shutil.copyfile(file, live / file.name)
 

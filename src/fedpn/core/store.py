@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import shutil
 from collections.abc import Collection, Iterator
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from fedpn.core import tensors
 from fedpn.core.errors import UserError
 from fedpn.core.trees import Params
 
@@ -21,7 +21,6 @@ MANIFEST, LOCK = "manifest.json", ".lock"
 PASSING = "status.json"  # how a run stands: replaced as it goes, and no part of what it came to
 CODE = "code"  # a folder below: files of the user's own that models need
 BEGUN = {LOCK, "config.toml", "history.jsonl", "memories.bin", PASSING}
-VOLUME = 2**40  # numbers of a tensor
 LONGEST = 300  # characters of a library's words
 SEALED, UNSEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}, {MANIFEST, PASSING}
 
@@ -166,9 +165,9 @@ def write_toml(path: Path, tree: dict[str, Any]) -> None:
     write_text(path, tomli_w.dumps(tree))
 
 
-def write_tensors(path: Path, tensors: Params, **about: str) -> None:
+def write_tensors(path: Path, params: Params, **about: str) -> None:
     # Clones: clients may share tensors, and files may not.
-    packed = {name: t.detach().cpu().clone().contiguous() for name, t in tensors.items()}
+    packed = {name: t.detach().cpu().clone().contiguous() for name, t in params.items()}
     _replace(path, lambda temporary: save_file(packed, temporary, about or None))
 
 
@@ -238,28 +237,21 @@ def parse_json(text: str, path: Path) -> Any:
 
 def read_tensors(path: Path, prefix: str = "") -> tuple[Params, dict[str, str]]:
     """Reads the tensors below a prefix, which is taken off, and what was said about the file."""
-    with _opened(path) as file:
-        names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
-        for name in names:
-            shape = file.get_slice(name).get_shape()
-            if math.prod(max(side, 1) for side in shape) > VOLUME:  # though it hold nothing
-                raise ValueError(f"a tensor has the shape {shape}")
-        # Copies: what is only mapped would change with the file, and end the process if it shrinks.
-        tensors = {name.removeprefix(prefix): file.get_tensor(name).clone() for name in names}
-        return tensors, file.metadata() or {}
+    with _taught(path):
+        found, about = tensors.read_part(path, prefix)
+        return {name.removeprefix(prefix): tensor for name, tensor in found.items()}, about
 
 
 def tensor_names(path: Path) -> list[str]:
     """The names of the tensors in a file."""
-    with _opened(path) as file:
-        return list(file.keys())
+    with _taught(path):
+        return tensors.names_of(path)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _taught(path: Path) -> Iterator[None]:
     try:
-        with safe_open(path, "pt") as file:
-            yield file
+        yield
     except FileNotFoundError:
         raise UserError(f"{path.parent} is not a finished run: {path.name} is missing") from None
     except Exception as error:  # readers of damaged files fail in many ways, and at length
