@@ -53,7 +53,7 @@ def test_each_row_alone_is_prepared_as_in_training(clinic):
             "frame": as_array(frame.iloc[i : i + 1], bundle),
             "http": decode(
                 [{name: table[i][name] for name in about.features}], *form, about.recipe
-            ),
+            ).rows,
         }
         for name, found in doors.items():
             np.testing.assert_array_equal(found[0], learned.x[i], err_msg=f"{name}, row {i}")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import swaps
 from starlette.testclient import TestClient
 
 import fedpn
@@ -47,6 +48,12 @@ def clinic(tmp_path_factory):
         data__client="Klinik",
     )
     return place / "run"
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """Models of one client that take other columns, or in another order, by name."""
+    return swaps.make(tmp_path_factory.mktemp("swaps"))
 
 
 @pytest.fixture

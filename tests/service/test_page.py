@@ -2,6 +2,7 @@
 
 import base64
 import re
+import shutil
 import socket
 import threading
 import time
@@ -11,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import uvicorn
+from swaps import swap
 
 import fedpn
 from fedpn.service.app import make_app
 from fedpn.service.decisions import Decisions
 from fedpn.service.decode import to_png
 from fedpn.service.library import Library
+from fedpn.serving.bundle import version_of
 from pages import PATIENCE, watched
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the page's tests need playwright")
@@ -231,6 +234,25 @@ def test_a_row_of_a_table_is_filled_in(browser, table, tmp_path):
         assert float(page.get_by_label("age").input_value()) > 10
         expect(page.locator("#reviews li").first).to_contain_text("age: ")
         assert overflow(page) <= 0
+
+
+def test_a_page_whose_models_were_swapped_asks_anew(browser, folders, tmp_path):
+    live = shutil.copytree(folders["first"], tmp_path / "live")
+    with served(live) as address, opened(browser, address, accepted="409") as page:
+        page.get_by_label("weight").fill("2")
+        page.get_by_label("sodium").fill("-2")
+        swap(folders["turned"], live)
+        old, clients = version_of(folders["first"]), f"{address}v1/clients"
+        while page.request.get(clients).json()[0]["version"] == old:
+            time.sleep(0.05)
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.locator("#ask-error")).to_contain_text("New models answer now")
+        expect(page.locator("#fields label").first).to_contain_text("sodium")
+        page.get_by_label("weight").fill("2")
+        page.get_by_label("sodium").fill("-2")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        assert decision(page)[1] == "heavy"
+        expect(page.locator("#ask-error")).to_be_empty()
 
 
 def test_nothing_is_wider_than_a_telephone(browser, pictures, tmp_path):

@@ -7,7 +7,6 @@ import threading
 
 import numpy as np
 import pytest
-import swaps
 from starlette.testclient import TestClient
 from swaps import COLUMNS, LABELS, question, swap
 
@@ -25,11 +24,6 @@ from fedpn.serving.export import export
 from fedpn.serving.labelled import read_labelled
 
 TWO = COLUMNS["first"]
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    return swaps.make(tmp_path_factory.mktemp("swaps"))
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ def test_one_picture_is_the_same_at_every_door(image, form, options, expected, t
         "a path": _picture(str(path), shape),
         "bytes": _picture(content, shape),
         "Pillow": _picture(Image.open(io.BytesIO(content)), shape),
-        "HTTP": decode([content], shape, ())[0],
+        "HTTP": decode([content], shape, ()).rows[0],
     }
     for name, found in doors.items():
         assert found.dtype == np.uint8
