@@ -87,4 +87,6 @@ def test_the_card_tells_data_classes_and_promise(run, tmp_path):
     for words in ("analytic", "Bayes' rule", "refused by a gate", "none was asked for", "| 7 |"):
         assert words in text
     export(run, "0", tmp_path / "one")
-    assert (tmp_path / "one" / "MODEL_CARD.md").read_text(encoding="utf-8") == text
+    told = card(open_bundle(tmp_path / "one"), metrics)  # of the version that was exported
+    assert (tmp_path / "one" / "MODEL_CARD.md").read_text(encoding="utf-8") == told
+    assert len(told.splitlines()) == len(text.splitlines())
