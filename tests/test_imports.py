@@ -23,7 +23,7 @@ ONLY_IN = {
     "mlflow": {"runs"},
     "tensorboard": {"runs"},
 }
-MOST_ENTRIES, MOST_LINES = 16, 300
+MOST_ENTRIES, MOST_LINES = 24, 500
 
 
 def _imports(path):
