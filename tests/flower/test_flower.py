@@ -963,7 +963,7 @@ def test_a_move_beyond_what_masks_carry_is_not_clipped_in_silence():
 
     for value in (9.0, float("nan")):
         with pytest.raises(fedpn.UserError, match="moved further than 8"):
-            maskable({"w": torch.tensor([value])}, rows=10, loss=0.0)
+            maskable({"w": torch.tensor([value])}, (), rows=10, loss=0.0)
 
 
 def test_a_wary_node_uploads_under_a_mask_only(tmp_path, capsys):

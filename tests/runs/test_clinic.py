@@ -107,7 +107,7 @@ def test_as_good_as_scikit_learn_on_pooled_rows(place, run):
 
 def test_a_small_site_takes_part_with_what_it_has(run):
     warnings = " ".join(read_json(run / "metrics.json")["warnings"])
-    assert "client Insel: its own rows do not suffice" in warnings
+    assert "client Insel: too few rows for limits of its own" in warnings
     assert "Insel" in (run / "report.html").read_text(encoding="utf-8")
 
 

@@ -231,4 +231,4 @@ def test_each_client_writes_dates_in_its_own_way(tmp_path):
         bundle = fedpn.load(place, client).bundle
         row = as_array([{"seen": "01/02/2024", "n": 1}], bundle)[0]
         assert row[0] == np.datetime64(f"2024-{day}").astype(int)
-    assert Library([run]).about("y").recipe.columns[0].day_first == "no"
+    assert Library([run]).known("y")[0].recipe.columns[0].day_first == "no"

@@ -156,7 +156,7 @@ def test_accents_have_one_form(tmp_path):
         (ward,),
         ("bonn", "köln"),
     )
-    assert _values({apart(name): 3}, "input 0", [name]) == [3]
+    assert _values({apart(name): 3}, "input 0", [name], by_name=True) == [3]
     for kind in (ward, apart(ward)):
         (tmp_path / "b.csv").write_text(f"x,label\n1,{kind}\n2,a\n")
         assert load_own(tmp_path / "b.csv").classes == (ward, "a")
