@@ -84,7 +84,7 @@ def cell_of(record: dict[str, Any]) -> Cell:
 
 def at_hand(name: str) -> bool:
     """Tells whether a set can be read without fetching it."""
-    return name == datasets.BUILT_IN or datasets.find(name) is not None
+    return name in datasets.BUILT_IN or datasets.find(name) is not None
 
 
 def cells(wish: Wish, out: Path) -> list[Cell]:
@@ -109,7 +109,7 @@ def planned(sets: Sequence[str]) -> list[Cell]:
 
 
 def _opened(name: str, wish: Wish, out: Path) -> str:
-    if not wish.quick or name == datasets.BUILT_IN:
+    if not wish.quick or name in datasets.BUILT_IN:
         return name
     return str(subset(name, QUICK_ROWS, out / "data"))
 

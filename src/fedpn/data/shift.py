@@ -85,6 +85,19 @@ def blurred(images: Array, rows: Array, width: float) -> Array:
     return np.asarray(gaussian_filter(images[rows], (0, 0, width, width)))
 
 
+def scrambled(images: Array, seed: int, client: int) -> Array:
+    """Shuffle the pixels of each image by itself: a stranger of the same brightness and contrast.
+
+    >>> images = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
+    >>> (np.sort(scrambled(images, 0, 0).reshape(2, 16)) == images.reshape(2, 16)).all()
+    True
+    """
+    n, channels, height, width = images.shape
+    order = seeds.stream("scrambled", seed, client).random((n, 1, height * width)).argsort(-1)
+    pixels = images.reshape(n, channels, height * width)
+    return np.asarray(np.take_along_axis(pixels, order, -1).reshape(images.shape))
+
+
 def shift_clients(images: Array, owned: Sequence[Array], seed: int, kind: str) -> Array:
     """Makes the pictures of clients differ in one way, or in four by turns."""
     if images.ndim != 4:

@@ -37,6 +37,7 @@ MEASURES = {
     "foreign_stream": ("streams", "foreign", "accuracy"),
     "mixed_stream": ("streams", "mixed", "accuracy"),
     "others_stream": ("streams", "others", "accuracy"),
+    "strangers_refused": ("streams", "strangers", "refused"),
     "by_classes": ("apart", "classes"),
     "by_looks": ("apart", "looks"),
     "own_heads": ("apart", "own_head"),

@@ -13,6 +13,7 @@ from fedpn.reporting import story
 from fedpn.reporting.finished import Metrics, Origin, read_metrics, read_origin, read_settings
 from fedpn.reporting.history import Round, read_history, traffic
 from fedpn.reporting.tables import accuracy_table, measures, unseen_table
+from fedpn.reporting.values import Value
 from fedpn.reporting.words import count, in_bytes
 
 # What a report is made from, and what is in each.
@@ -41,6 +42,15 @@ def text(paths: Sequence[Path]) -> str:
     beside += [plain(runs[0].privacy)] if runs[0].privacy else []
     beside += [f"note: {plain(warning)}" for run in runs for warning in run.warnings]
     return "\n".join([heading(runs, origin), "", *table, *meant, *beside])
+
+
+def closing(path: Path) -> str:
+    """Return what a run came to, for a reader who sees one for the first time."""
+    (run,), origin = read_runs([path]), read_origin(path)
+    routing = Value(read_settings(path).get("routing", {}), path / "config.toml")
+    sets = routing["sets"].optional(Value.number)
+    lines = [line for text in story.closing(run, sets) for line in _wrapped(text)]
+    return "\n".join([heading([run], origin), "", *_ruled(aligned(story.right_answers(run))), *lines])
 
 
 def _ruled(lines: list[str]) -> list[str]:

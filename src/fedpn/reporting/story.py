@@ -1,11 +1,11 @@
 """What a run came to, in plain words: a sentence for the terminal, a paragraph for the page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fedpn.core.summary import summarise
 from fedpn.reporting.finished import ClientMetrics, Metrics, Origin
-from fedpn.reporting.tables import judged_by, share
+from fedpn.reporting.tables import UNKNOWN, judged_by, number, percent, share
 from fedpn.reporting.words import count
 
 ALONE = {"local": "the own model alone", "global": "the federation's alone"}
@@ -29,6 +29,73 @@ def trained(runs: Sequence[Metrics], origin: Origin) -> str:
     who = "One client" if run.clients == 1 else f"{run.clients} clients"
     seeds = f", {len(runs)} times over" if len(runs) > 1 else ""
     return f"{who} learned with {method} on {origin.dataset}, {rounds}{seeds}."
+
+
+# Streams of inputs in plain words: the set of test rows, and the answers of Bayes' rule to it.
+STREAMS = {
+    "a client's own inputs": ("ind", "own_stream"),
+    "other clients' inputs": ("ood", "foreign_stream"),
+    "as many of both": ("mix", "mixed_stream"),
+}
+ANSWERERS = {"personal": "own model", "local": "own model", "global": "federation"}
+
+
+def right_answers(run: Metrics) -> list[list[str]]:
+    """Return how often each answerer is right, stream by stream; the headline answers together."""
+    alone = {who: name for who, name in ANSWERERS.items() if who in run.accuracy}
+    switches = run.headline not in alone
+    rows = [["right answers, %", *alone.values(), *["together"] * switches]]
+    for name, (rows_of, stream) in STREAMS.items():
+        right = [run.accuracy[who][rows_of] for who in alone]
+        if switches:
+            together = run.measures[stream] if run.headline == "bayes" else None
+            right.append(run.accuracy[run.headline][rows_of] if together is None else together)
+        if any(value is not None for value in right):
+            rows.append([name, *map(percent, right)])
+    return rows
+
+
+def closing(run: Metrics, sets: float | None) -> Iterator[str]:
+    """Yield who answers, what is refused, and what is promised, a sentence each."""
+    found = run.measures
+    coverage, own, shared = (found[f] for f in ("coverage", "local_share", "global_share"))
+    if coverage is not None and own is not None and shared is not None:
+        mixed = "Of as many own as other inputs, " if judged_by(run) == "mix" else ""
+        text = f"{mixed}{share(own)} are answered as the client's own"
+        text += f", {share(shared)} as the federation's" if shared else ""
+        yield f"{text[0].upper()}{text[1:]}, {share(1 - coverage)} by nobody."
+    if found["strangers_refused"] is not None:
+        cost = f", and {share(found['stranger_share'])} of the real ones"
+        yield (
+            f"Strangers (test images with shuffled pixels): {share(found['strangers_refused'])} "
+            f"are refused{cost}."
+        )
+    yield from _promises(run, sets)
+
+
+def _promises(run: Metrics, sets: float | None) -> Iterator[str]:
+    """Yield what the run promises, beside what its test rows measure."""
+    found = run.measures
+    if found["risk"] is not None:
+        yield (
+            f"Promised: at most {share(found['risk'])} of answers are wrong, with "
+            f"{share(found['sure'])} confidence. Measured: {_both(found, 'wrong')}; "
+            f"answered: {_both(found, 'answered')}."
+        )
+    if sets and found["missed_own"] is not None:
+        yield (
+            f"Promised: the set of classes in question holds the true one for at least "
+            f"{share(1 - sets)} of inputs. Missed: {_both(found, 'missed')}; a set has "
+            f"{number(found['set_own'], 2)} classes on average."
+        )
+    if found["risk"] is None:
+        yield "No limit on wrong answers is promised; --risk 0.1 promises at most 10 %."
+
+
+def _both(found: Mapping[str, float | None], name: str) -> str:
+    """Return a measure of own inputs, and of others' where there are any."""
+    own, foreign = share(found[f"{name}_own"]), share(found[f"{name}_foreign"])
+    return f"{own} of own inputs" + (f", {foreign} of others'" if foreign != UNKNOWN else "")
 
 
 def meaning(run: Metrics) -> str:

@@ -12,7 +12,8 @@ from fedpn.data.dataset import Dataset
 from fedpn.data.sources.given import NAME, take
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
-from fedpn.runs.config import resolve
+from fedpn.runs.config import chosen_dataset, resolve
+from fedpn.runs.defaults import default_for
 from fedpn.runs.directory import refuse_strange_code, stored
 from fedpn.runs.result import Run
 from fedpn.runs.settings import DataSettings
@@ -57,7 +58,11 @@ def run(
             if not trust:
                 refuse_strange_code(kept, [value for _, value in leaves(tree)], Path(out))
             tree = merge(kept, tree)
-        pipeline.run(resolve([tree]), Path(out), resume, heard, given=given, overwrite=overwrite)
+        default = default_for([tree], chosen_dataset([tree]), given)
+        if default.remark:
+            heard.say(default.remark)
+        config = resolve([default.settings, tree])
+        pipeline.run(config, Path(out), resume, heard, given=given, overwrite=overwrite)
     except UserError as error:
         raise type(error)(in_python(str(error))) from None
     return Run(out)

@@ -13,6 +13,7 @@ from fedpn.core.bounds import Count, Natural, Seed
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, build, leaves, merge, one_of, told, unknown
 from fedpn.data.partition import PARTITIONS
+from fedpn.data.sources.datasets import BUILT_IN
 from fedpn.data.sources.publishers import PUBLISHERS
 from fedpn.federated.aggregation import AggregationSettings
 from fedpn.federated.heads import HEADS, TRAINED
@@ -39,7 +40,7 @@ RENAMED = {"entropy": "dirichlet_entropy (of a softmax: softmax_entropy)"}
 class Config:
     """A whole run. The algorithm and its hyperparameters are one value, `method`."""
 
-    dataset: Annotated[str, "a named set, or a path to your own"] = "digits"
+    dataset: Annotated[str, "a named set, or a path to your own"] = "offices"
     clients: Annotated[
         Count, "whom rows are dealt to; where the data name theirs, those are kept"
     ] = 20
@@ -86,7 +87,7 @@ class Config:
     def shows_inputs(self) -> bool:
         """Whether reports hold some inputs as pictures."""
         if self.data.show == "auto":
-            return self.dataset == "digits" or self.dataset in PUBLISHERS
+            return self.dataset in BUILT_IN or self.dataset in PUBLISHERS
         return self.data.show == "yes"
 
     def hides_columns(self, shape: Sequence[int]) -> bool:
@@ -131,6 +132,12 @@ def resolve(layers: Iterable[Tree]) -> Config:
         if key not in known:
             raise UserError(unknown(key, sorted({*known, "algorithm", *ALGORITHMS, section})))
     return check(_settle_head(build(Config, merged | {"method": method}, "")))
+
+
+def chosen_dataset(layers: Iterable[Tree]) -> str:
+    """Return the data that layers of settings name; the last one counts."""
+    named = [str(layer["dataset"]) for layer in layers if "dataset" in layer]
+    return named[-1] if named else Config.dataset
 
 
 def _settle_head(config: Config) -> Config:

@@ -11,6 +11,7 @@ from fedpn.core import metrics, seeds
 from fedpn.core.trees import Params, Slots
 from fedpn.data.dataset import Array
 from fedpn.data.federation import Federation
+from fedpn.data.shift import scrambled
 from fedpn.federated.gate import strangers
 from fedpn.federated.personal import views_of
 from fedpn.federated.phase import Phase, Reply
@@ -97,6 +98,7 @@ class Judge(Phase):
         answers = answers_of(shown, by_rule, sets["ind"])
         decision = _gated(decisions[self.rule], site, rows, gate)
         found = streams(views, bayes, labels, sets)
+        found["strangers"] = {"refused": _strangers_refused(site, gate)}
         found["others"] = self._others(site, memory, bayes, views.take(sets["ind"]))
         return View(
             rows,
@@ -141,6 +143,21 @@ def _gated(decision: Decision, site: Site, rows: Array, gate: Params | None) -> 
         return decision
     index = torch.from_numpy(rows).to(site.setup.device)
     return refuse_strangers(decision, strangers(site.setup.data.x[index], gate))
+
+
+SCRAMBLED = 200  # test images whose pixels are shuffled, at most, to test the gate
+
+
+def _strangers_refused(site: Site, gate: Params | None) -> float | None:
+    """The share of the client's test images that the gate refuses once their pixels are shuffled;
+    None without a gate, and for rows that are no images."""
+    setup = site.setup
+    if gate is None or setup.data.x.ndim != 4:
+        return None
+    rows = torch.from_numpy(setup.federation.ind(site.client)[:SCRAMBLED])
+    images = setup.data.x[rows.to(setup.device)].cpu().numpy()
+    made = torch.from_numpy(scrambled(images, setup.federation.seed, site.client))
+    return float(strangers(made, gate).double().mean())
 
 
 def rows_to_judge(federation: Federation, client: int) -> tuple[Array, dict[str, Tensor]]:

@@ -51,7 +51,7 @@ def _get(options: argparse.Namespace) -> None:
     from fedpn.data.sources.datasets import BUILT_IN, get
 
     for name in options.names:
-        print(f"{name}: {'built in' if name == BUILT_IN else get(name)}")
+        print(f"{name}: {'built in' if name in BUILT_IN else get(name)}")
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -53,14 +53,15 @@ def _run(options: argparse.Namespace) -> int:
             display.bars.stop()
             print(f"stopped {stopped}; go on with: fedpn run --resume --out {out}", file=sys.stderr)
             return 130
-    print(f"\n{report.text([out])}\n\nreport: {out / 'report.html'}")
+    print(f"\n{report.closing(out)}\n\nreport, with all figures: {out / 'report.html'}")
     return 0
 
 
 def _config(options: argparse.Namespace) -> "Config":
     """Lays what was typed over the config file, and that over the run to go on with."""
     from fedpn.core.settings import leaves, parse_setting
-    from fedpn.runs.config import resolve
+    from fedpn.runs.config import chosen_dataset, resolve
+    from fedpn.runs.defaults import default_for
     from fedpn.runs.directory import refuse_strange_code, stored
 
     layers = typed_layers(options)
@@ -72,6 +73,9 @@ def _config(options: argparse.Namespace) -> "Config":
             typed = [value for text in options.set for _, value in leaves(parse_setting(text))]
             refuse_strange_code(kept, [*typed, options.algorithm, options.router], options.out)
         layers.insert(0, kept)
-    config = resolve(layers)
+    default = default_for(layers, chosen_dataset(layers))
+    if default.remark:
+        print(default.remark, file=sys.stderr)
+    config = resolve([default.settings, *layers])
     refuse_idle(options.set, [config.algorithm])
     return config

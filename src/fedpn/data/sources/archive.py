@@ -62,6 +62,12 @@ def parts(path: Path, heads: Mapping[str, Header]) -> list[Part]:
     return found
 
 
+def is_table(path: Path) -> bool:
+    """Return whether the rows are vectors, read from the heads of the arrays alone."""
+    with opened(path) as file:
+        return len(file.heads[parts(path, file.heads)[0].images].shape) == 2
+
+
 def read(path: Path) -> Content:
     """Reads part by part, so that few bytes are held twice."""
     with opened(path) as file:

@@ -9,7 +9,7 @@ import numpy as np
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import channels_first
 from fedpn.data.sources import archive, npz
-from fedpn.data.sources.datasets import BUILT_IN, find, names, note_of, places
+from fedpn.data.sources.datasets import BUILT_IN, find, load, names, note_of, places
 from fedpn.data.sources.download import packaged
 from fedpn.data.sources.publishers import PUBLISHERS
 
@@ -38,9 +38,10 @@ def describe_name(name: str) -> Entry:
     >>> describe_name("digits").size
     '28×28×1'
     """
-    if name == BUILT_IN:
+    if name in BUILT_IN:
+        held = load(name)
         licence = "CC BY 4.0 (Alpaydin and Kaynak 1998)"
-        return Entry(name, "built in", True, 1797, 10, "28×28×1", licence, "")
+        return Entry(name, "built in", True, len(held), 10, "28×28×1", licence, held.note)
     path = find(name)
     return _of_file(name, path) if path else _of_publisher(name)
 

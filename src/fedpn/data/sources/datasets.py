@@ -17,9 +17,10 @@ from fedpn.data.sources import archive, npz
 from fedpn.data.sources.class_names import DIGITS
 from fedpn.data.sources.download import fetch
 from fedpn.data.sources.guard import some
+from fedpn.data.sources.offices import offices
 from fedpn.data.sources.publishers import PUBLISHERS, Publisher
 
-BUILT_IN = "digits"
+BUILT_IN = ("offices", "digits")  # the first is what `fedpn run` plays by default
 BY_HAND = {  # sets of which no publisher tells a checksum, and how one has them
     "femnist": "make it by LEAF's data/femnist/preprocess.sh (github.com/TalwalkarLab/leaf) and "
     "give the path of the folder that holds its train and test, as in --dataset femnist/data",
@@ -35,8 +36,8 @@ def load(name: str, url: str | None = None) -> Dataset:
     >>> len(digits), digits.shape, digits.classes[:3]
     (1797, (1, 28, 28), ('0', '1', '2'))
     """
-    if name == BUILT_IN:
-        return _digits()
+    if name in BUILT_IN:
+        return offices(_digits()) if name == "offices" else _digits()
     path = get(name, url)
     content = archive.read(path)
     publisher = PUBLISHERS.get(name)
@@ -88,7 +89,7 @@ def names() -> list[str]:
     """Every name that `load` takes: the known ones first, then what else is at hand."""
     paths = (path for place in places() for path in place.glob("[!.]*.npz"))
     found = {path.stem for path in paths if path.is_file()}
-    known = [BUILT_IN, *PUBLISHERS]
+    known = [*BUILT_IN, *PUBLISHERS]
     return known + sorted(found - set(known))
 
 
@@ -146,7 +147,7 @@ def _whole(name: str, publisher: Publisher, arrays: dict[str, Array]) -> dict[st
 def _digits() -> Dataset:
     """The 1797 digits that ship inside scikit-learn, as a set that is the caller's own."""
     images, labels = _scaled_digits()
-    return Dataset(BUILT_IN, images.copy(), labels.copy(), DIGITS)
+    return Dataset("digits", images.copy(), labels.copy(), DIGITS)
 
 
 @functools.cache

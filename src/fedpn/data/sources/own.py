@@ -57,6 +57,18 @@ def is_path(spec: str) -> bool:
         return False
 
 
+def holds_table(spec: str) -> bool:
+    """Return whether data are rows of columns rather than images, read from their names alone.
+
+    >>> holds_table("wine.csv"), holds_table("mnist")
+    (True, False)
+    """
+    path = _at_home(spec) if is_path(spec) else datasets.find(spec)
+    if path is None or path.suffix.lower() != ".npz":
+        return path is not None and path.suffix.lower() in table.READERS
+    return path.is_file() and archive.is_table(path)
+
+
 def _at_home(spec: str) -> Path:
     try:
         return Path(spec).expanduser()
