@@ -1,20 +1,29 @@
-# Everything happens in .venv, made on first use and again only when pyproject.toml changes.
+# `make run` needs the runtime's packages alone, `make test` all of them; both are locked by hash, but
+# PyTorch, which comes first and may be another build. An environment is brought up to date when its lock changes.
 PYTHON ?= python3
 BIN := .venv/bin
+RUNTIME := .venv/.runtime
 READY := .venv/.ready
-
-# Kernels are built ahead for this kind of machine alone.
-PREBUILT := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),--prebuilt)
+OVERLAY := .overlay/.ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+KERNELS := $(wildcard src/fedpn/nn/kernels/*.[ch]) src/fedpn/nn/kernels/recipe.py
 export FEDPN_DATA ?= $(wildcard ../shared/data)
+export FEDPN_TABLES ?= $(wildcard ../shared/tables)
 
-.PHONY: run test coverage browser wheel package docs lint format lock bench soak fuzz mutants clean
+# uv where it is found, or where pip can bring it; else pip: $(call install,FOLDER OF A PYTHON) WHAT
+install = uv=$$(command -v uv || command -v $(BIN)/uv || true); \
+	$${uv:-$(1)/python -m} pip install $${uv:+--python $(1)/python} --quiet
 
-run: $(READY)
-	rm -rf runs/digits
-	$(BIN)/fedpn run --out runs/digits
+.PHONY: run test coverage browser wheel package docs reference lint format lock bench soak fuzz mutants clean
 
-test: lint browser package docs
-	$(BIN)/pytest -n 2 --dist worksteal
+run: $(RUNTIME)
+	rm -rf runs/first
+	$(BIN)/fedpn run --out runs/first
+
+# The service is tested at the versions that `pip install 'fedpn[serve]'` brings, which Flower's are older than.
+test: lint browser package docs $(OVERLAY)
+	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/service
+	PYTHONPATH=.overlay $(BIN)/pytest -n 2 --dist worksteal tests/service
 
 # The same, and which lines no test comes to; that takes half as long again.
 coverage: browser $(READY)
@@ -24,24 +33,28 @@ coverage: browser $(READY)
 browser:
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; } || true
 
-# What people get: the sdist, a wheel for every machine, and here, on Linux and x86-64, one with the
-# kernels built ahead, whose tag tells the oldest glibc that it works with. pip takes the one that suits.
+# What people get: the sdist, a wheel for every machine, and one with the kernels for this platform, on Linux by
+# a tag that says the oldest glibc it works with. `cibuildwheel` makes those of all platforms (docs/releasing.md).
 wheel: export SOURCE_DATE_EPOCH = $(or $(shell git log -1 --format=%ct 2>/dev/null),1500000000)
 wheel: $(READY)
 	rm -rf build dist
-	$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
-ifneq ($(PREBUILT),)
-	FEDPN_PREBUILT=yes $(BIN)/python -m build --no-isolation --wheel --outdir build/here . >/dev/null
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/here/fedpn-*.whl
-endif
+	FEDPN_PREBUILT=no $(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/here dist/fedpn-*.tar.gz
+	case "$$(ls build/here)" in \
+		*-any.whl) echo "no C compiler: no wheel with kernels" ;; \
+		*-linux_*) PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/here/fedpn-*.whl ;; \
+		*) cp build/here/fedpn-*.whl dist ;; \
+	esac
 
-# The wheel in an empty environment: the main job, predict, export, an answer over HTTP.
+# The wheel in an empty environment: the main job with the runtime's packages alone, then the service.
 package: wheel
 	rm -rf .package
 	$(PYTHON) -m venv .package
-	.package/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
-	.package/bin/pip install --quiet --disable-pip-version-check "$$(ls dist/fedpn-*.whl | tail -1)[serve]"
-	cd .package && bin/python ../tests/main_job.py $(PREBUILT)
+	.package/bin/pip install --quiet --disable-pip-version-check --no-compile torch==2.13.0
+	$(call install,.package/bin) "$$(ls dist/fedpn-*.whl | tail -1)"
+	cd .package && bin/python ../tests/main_job.py run
+	$(call install,.package/bin) "$$(ls dist/fedpn-*.whl | tail -1)[serve]"
+	cd .package && bin/python ../tests/main_job.py serve
 	rm -rf .package
 
 # The documentation as a site, which needs no network: open site/index.html.
@@ -58,7 +71,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check pyro-ppl
+	$(call install,$(BIN)) pyro-ppl
 	$(BIN)/python benchmarks/round.py
 	$(BIN)/python benchmarks/clients.py
 	$(BIN)/python benchmarks/stages.py
@@ -77,22 +90,41 @@ fuzz: $(READY)
 mutants: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mutants
 
-clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .package runs build dist site src/*.egg-info
+# MLflow brings thirty packages, so that its test is by itself.
+trackers: $(READY)
+	$(call install,$(BIN)) 'mlflow-skinny>=2.10,<4'
+	$(BIN)/pytest tests/runs -k "mlflow or tensorboard"
 
-# All that development needs, by version and hash, but PyTorch, which comes first and may be another build.
+clean:
+	rm -rf .venv .overlay .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .package runs build dist site
+
+# The locks hold for all platforms and Pythons. The runtime's follows the development's, so that one is part of the other.
+EXTRAS := $(foreach extra,data plots parquet dicom flower onnx serve tensorboard,--extra $(extra))
+SHARED = $(shell sed -n 's/ *\\\\$$//; s/==.*//p' requirements.lock)
+COMPILE = $$(command -v uv || echo $(BIN)/uv) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--override .no-torch --no-header --no-annotate --quiet --upgrade
 lock: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check uv
 	echo 'torch ; python_version < "3"' > .no-torch
-	$(BIN)/uv pip compile pyproject.toml --extra dev --generate-hashes --python-version 3.11 \
-		--override .no-torch --no-header --no-annotate --quiet --output-file requirements-dev.lock
+	$(COMPILE) $(EXTRAS) --group dev --output-file requirements-dev.lock
+	$(COMPILE) --constraints requirements-dev.lock --output-file requirements.lock
+	$(COMPILE) --extra serve --output-file requirements-serve.lock $(foreach p,$(SHARED),--no-emit-package $(p))
 	rm .no-torch
 
 # PyTorch first, at the version that is tested. For Linux pip may bring CUDA's libraries with it, gigabytes that are not
 # used here; pytorch.org tells how to have the CPU build, and one that is in .venv already is kept.
-$(READY): pyproject.toml requirements-dev.lock
+$(RUNTIME): pyproject.toml hatch_build.py requirements.lock $(KERNELS)
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(PIP) install --no-compile torch==2.13.0
+	command -v uv >/dev/null || $(PIP) install uv || true
+	$(call install,$(BIN)) --require-hashes -r requirements.lock
+	$(call install,$(BIN)) --no-deps --editable .
+	touch $@
+
+$(READY): $(RUNTIME) requirements-dev.lock
+	$(call install,$(BIN)) --require-hashes -r requirements-dev.lock
+	touch $@
+
+$(OVERLAY): $(READY) requirements-serve.lock
+	rm -rf .overlay
+	$(call install,$(BIN)) --require-hashes --no-deps --target .overlay -r requirements-serve.lock
 	touch $@

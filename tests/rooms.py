@@ -64,7 +64,7 @@ INSIDE = {
     """,
     "core": """
         rows /
-        gradient · optim · promises · settings · source · store · task /
+        extras · gradient · optim · promises · settings · source · store · task /
         tensors /
         aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · noise · pace
         · paired · parallel · plain · products · seeds · summary · tracing · trees

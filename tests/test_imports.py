@@ -21,7 +21,7 @@ ONLY_IN = {
     "matplotlib": {"reporting", "fedpn_paper"},
     "jinja2": {"reporting", "fedpn_paper"},
     "mlflow": {"runs"},
-    "tensorboard": {"runs"},
+    "tensorboardX": {"runs"},
 }
 MOST_ENTRIES, MOST_LINES = 24, 500
 

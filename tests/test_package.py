@@ -15,7 +15,7 @@ import fedpn
 from fedpn.nn.kernels import compiled, native, recipe
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+PARTS = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 # What the kernels answer, forwards and backwards, to the last bit; and which kernels they were.
 BITS = """
 import hashlib, torch, fedpn

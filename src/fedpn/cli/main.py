@@ -27,20 +27,13 @@ from fedpn.cli.commands import (
 from fedpn.cli.version import version
 from fedpn.cli.welcome import welcome
 from fedpn.core.errors import UserError
+from fedpn.core.extras import hint
 from fedpn.core.plain import plain
 
 FAMILIES = (
     *(run, sweep, answer, serve, labelled, membership),
     *(tables, data, doctor, flower, completion),
 )
-
-# Modules that only some commands need, and the extra that brings each.
-EXTRAS = {
-    **dict.fromkeys(("flwr", "cryptography"), "flower"),
-    **dict.fromkeys(("fastapi", "uvicorn", "sqlalchemy", "multipart"), "serve"),
-    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
-    "pyarrow": "parquet",
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -108,8 +101,8 @@ def failure(error: Exception) -> str:
     """
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return "there is not enough memory: take fewer rows, a smaller model or smaller batches"
-    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
-        return f"this needs {error.name}: pip install 'fedpn[{EXTRAS[error.name]}]'"
+    if isinstance(error, ModuleNotFoundError) and hint(error.name):
+        return f"this needs {error.name}: {hint(error.name)}"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"failed: {type(error).__name__}: {error} (--debug shows where)"

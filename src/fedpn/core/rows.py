@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedpn.core.errors import UserError
+from fedpn.core.extras import needed
 from fedpn.core.plain import plain
 
 Row = dict[str, Any]
@@ -78,11 +79,9 @@ def _markdown_cell(cell: Any) -> str:
 
 
 def _parquet(place: Path, rows: Iterable[Row]) -> None:
-    try:
+    with needed("writing .parquet"):
         import pyarrow
         from pyarrow import parquet
-    except ModuleNotFoundError:
-        raise UserError("writing .parquet needs pyarrow: pip install 'fedpn[parquet]'") from None
     left, writer = iter(rows), None
     try:
         while part := list(itertools.islice(left, GROUP)):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpn.core.extras import needed
 from fedpn.core.plain import plain
 from fedpn.core.store import write_bytes
 from fedpn.data.dataset import Array, Dataset
@@ -35,7 +36,8 @@ def bubbles_png(dataset: Dataset, federation: Federation) -> bytes:
 
     Images of each client stand beside its bubbles, framed in the colours of their classes.
     """
-    import matplotlib as mpl
+    with needed("a picture"):
+        import matplotlib as mpl
 
     from fedpn.reporting.plots import NO_FORMULAS
 

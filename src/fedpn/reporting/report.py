@@ -50,7 +50,9 @@ def closing(path: Path) -> str:
     routing = Value(read_settings(path).get("routing", {}), path / "config.toml")
     sets = routing["sets"].optional(Value.number)
     lines = [line for text in story.closing(run, sets) for line in _wrapped(text)]
-    return "\n".join([heading([run], origin), "", *_ruled(aligned(story.right_answers(run))), *lines])
+    return "\n".join(
+        [heading([run], origin), "", *_ruled(aligned(story.right_answers(run))), *lines]
+    )
 
 
 def _ruled(lines: list[str]) -> list[str]:

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from fedpn.core.errors import UserError
+from fedpn.core.extras import hint, is_here
 from fedpn.federated.listener import Listener
 
 Track = Callable[[int, dict[str, float]], object]  # (round, named numbers)
@@ -16,20 +16,15 @@ Tracker = Callable[[Path], AbstractContextManager[Track]]  # a run directory -> 
 @contextmanager
 def tensorboard(out: Path) -> Iterator[Track]:
     """Writes event files into the run directory: `tensorboard --logdir RUN`."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    from tensorboardX import SummaryWriter
 
-    writer = EventFileWriter(str(out / "tensorboard"))
+    with SummaryWriter(str(out / "tensorboard")) as writer:
 
-    def track(round_: int, numbers: dict[str, float]) -> None:
-        values = [Summary.Value(tag=name, simple_value=v) for name, v in numbers.items()]
-        writer.add_event(Event(step=round_, summary=Summary(value=values)))
+        def track(round_: int, numbers: dict[str, float]) -> None:
+            for name, value in numbers.items():
+                writer.add_scalar(name, value, round_)
 
-    try:
         yield track
-    finally:
-        writer.close()
 
 
 @contextmanager
@@ -66,6 +61,7 @@ class Tracking(Listener):
 
 def find_tracker(name: str) -> Tracking:
     """Takes a tracker from the table, or says how to install what it needs."""
-    if find_spec(name) is None:
-        raise UserError(f"--{name} needs its extra: pip install 'fedpn[{name}]'")
+    module = {"tensorboard": "tensorboardX"}.get(name, name)
+    if not is_here(module):
+        raise UserError(f"--{name} needs {module}: {hint(module)}")
     return Tracking(TRACKERS[name])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpn.core.dirichlet import Posterior
-from fedpn.core.errors import UserError
+from fedpn.core.extras import needed
 from fedpn.core.trees import Params
 from fedpn.federated.observer import OwnSight, opinion_of
 from fedpn.nn.posterior import PosteriorNetwork
@@ -89,10 +89,8 @@ class Graph(nn.Module):
 
 def write_onnx(predictor: Predictor, path: Path) -> None:
     """Writes the graph; its first axis is that of the batch."""
-    try:
+    with needed("--onnx"):
         import onnx  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UserError(f"--onnx needs {error.name}: pip install 'fedpn[onnx]'") from None
     shape = predictor.bundle.blueprint.shape
     kind = torch.uint8 if len(shape) == 3 else torch.float32
     example = torch.ones(4, *shape).to(kind)

@@ -3,18 +3,10 @@
 import argparse
 import os
 import platform
-from importlib.util import find_spec
 from typing import Any
 
 from fedpn.cli.commands.command import command
-
-EXTRAS = {
-    "parquet": "pyarrow",
-    "dicom": "pydicom",
-    "flower": "flwr",
-    "serve": "fastapi",
-    "onnx": "onnx",
-}
+from fedpn.core.extras import EXTRAS, is_here
 
 
 def add(commands: Any) -> None:
@@ -29,8 +21,8 @@ def _doctor(options: argparse.Namespace) -> None:
     from fedpn.nn import kernels
     from fedpn.runs.prepare import find_device
 
-    extras = EXTRAS | {name: name for name in ("tensorboard", "mlflow")}
-    there = [extra for extra, module in extras.items() if find_spec(module)]
+    missing = {extra for module, extra in EXTRAS.items() if not is_here(module)}
+    there = [extra for extra in dict.fromkeys(EXTRAS.values()) if extra not in missing]
     lines = {
         "fedpn": fedpn.__version__,
         "python": platform.python_version(),

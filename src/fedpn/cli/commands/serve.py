@@ -9,6 +9,7 @@ from typing import Any
 
 from fedpn.cli.commands.command import command
 from fedpn.core.errors import UserError
+from fedpn.core.extras import needed
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN = "FEDPN_TOKEN"
@@ -50,12 +51,10 @@ def add(commands: Any) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    try:
+    with needed("serving"):
         import uvicorn
 
         from fedpn.service.app import make_app
-    except ModuleNotFoundError as error:
-        raise UserError(f"serving needs {error.name}: pip install 'fedpn[serve]'") from None
     from fedpn.reporting.words import count
     from fedpn.service.library import Library
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedpn.cli.commands.command import command
 from fedpn.cli.commands.options import add_settings, config_file, refuse_idle, typed_layers
 from fedpn.core.errors import UserError
+from fedpn.core.extras import hint, is_here
 from fedpn.core.plain import plain
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def _tell(study: "Study", wrong: dict[str, str]) -> int:
     found = study.outcome(wrong)
     found.write()
     print(f"\n{found!r}\n")
-    print(f"cells: {study.out / 'sweep.csv'}  picture: {study.out / 'sweep.png'}")
+    picture = study.out / "sweep.png" if is_here("matplotlib") else f"needs {hint('matplotlib')}"
+    print(f"cells: {study.out / 'sweep.csv'}  picture: {picture}")
     print(f"the best settings: {study.out / 'best.toml'}")
     return 1 if wrong else 0
 

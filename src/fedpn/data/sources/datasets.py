@@ -6,7 +6,6 @@ import gzip
 import os
 import tempfile
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -145,7 +144,7 @@ def _whole(name: str, publisher: Publisher, arrays: dict[str, Array]) -> dict[st
 
 
 def _digits() -> Dataset:
-    """The 1797 digits that ship inside scikit-learn, as a set that is the caller's own."""
+    """The 1797 digits that ship with fedpn, as a set that is the caller's own."""
     images, labels = _scaled_digits()
     return Dataset("digits", images.copy(), labels.copy(), DIGITS)
 
@@ -163,18 +162,7 @@ def _scaled_digits() -> tuple[Array, Array]:  # [N, 1, 28, 28], [N]
 
 
 def small_digits() -> tuple[Array, Array]:  # [N, 8, 8], [N]
-    """The digits as they are, and what they show.
-
-    To import scikit-learn takes two seconds, and one file of it is all that is wanted.
-    """
-    spec = find_spec("sklearn")
-    places = spec.submodule_search_locations if spec else None
-    file = Path(places[0] if places else "", "datasets/data/digits.csv.gz")
-    if not file.is_file():
-        from sklearn.datasets import load_digits
-
-        found = load_digits()
-        return found.images, found.target.astype(np.int64)
-    with gzip.open(file, "rt") as lines:
-        table = np.loadtxt(lines, delimiter=",")
-    return table[:, :64].reshape(-1, 8, 8), table[:, 64].astype(np.int64)
+    """Return the digits as they are, in 17 shades, and what they show."""
+    with gzip.open(Path(__file__).with_name("digits.csv.gz"), "rt") as lines:
+        table = np.loadtxt(lines, delimiter=",", dtype=np.int64)
+    return table[:, :64].reshape(-1, 8, 8), table[:, 64]

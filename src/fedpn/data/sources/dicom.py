@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fedpn.core.errors import UserError
+from fedpn.core.extras import needed
 from fedpn.data.dataset import Array
 from fedpn.data.sources import shades
 from fedpn.data.sources.guard import few_pixels
@@ -227,10 +228,8 @@ def _windowed(values: Array, centre: float, width: float, curve: str) -> Array:
 @contextmanager
 def _taught(what: str) -> Iterator[None]:
     """Turns what damaged files raise into a sentence, which quotes nothing of them."""
-    try:
+    with needed(f"{what} is DICOM, which"):
         from pydicom.config import logger
-    except ModuleNotFoundError:
-        raise UserError(f"{what} is DICOM, which needs: pip install 'fedpn[dicom]'") from None
     is_silent, logger.disabled = logger.disabled, True  # it would quote what it doubts
     try:
         with warnings.catch_warnings():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
+from fedpn.core.extras import needed
 from fedpn.core.pace import rate, time_left
 from fedpn.data.sources.guard import plain_file
 from fedpn.data.sources.publishers import Publisher
@@ -67,7 +68,8 @@ def download(url: str, md5: str, into: Path) -> Path:
 
 
 def _try(url: str, md5: str, into: Path) -> Path:
-    import pooch
+    with needed(f"downloading {url}"):
+        import pooch
 
     pooch.get_logger().setLevel(logging.WARNING)  # the bar says it better
     name = url.rsplit("/", 1)[1]

@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
+from fedpn.core.extras import needed
 from fedpn.core.plain import composed, plain
 from fedpn.data.sources.csvs import LARGEST, Table, check_names
 from fedpn.data.sources.guard import fits, plain_file, reason, short
 
 
 def read_parquet(path: Path) -> Table:
-    try:
+    with needed(f"reading {path}"):
         import pyarrow
         from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise UserError(f"reading {path} needs pyarrow: pip install 'fedpn[parquet]'") from error
     plain_file(path, LARGEST)
     try:
         with parquet.ParquetFile(path) as file:

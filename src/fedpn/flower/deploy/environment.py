@@ -2,10 +2,10 @@
 
 import os
 import sysconfig
-from importlib.util import find_spec
 from pathlib import Path
 
 from fedpn.core.errors import UserError
+from fedpn.core.extras import hint, is_here
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -31,8 +31,8 @@ def environment(home: Path | None = None) -> dict[str, str]:
 def program(name: str) -> str:
     """The path of one of Flower's programs."""
     path = _scripts() / name
-    if find_spec("flwr") is None or not path.exists():
-        raise UserError("Flower is not installed here; try: pip install 'fedpn[flower]'")
+    if not is_here("flwr") or not path.exists():
+        raise UserError(f"Flower is not installed here; try: {hint('flwr')}")
     return str(path)
 
 

@@ -7,6 +7,7 @@ from importlib import resources
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from fedpn.core.extras import hint
 from fedpn.core.settings import read_toml
 from fedpn.flower.doctor.finding import Finding, fail, ok, warn
 from fedpn.flower.watch.words import size
@@ -21,7 +22,7 @@ def check_versions() -> Iterator[Finding]:
         try:
             there = version(name)
         except PackageNotFoundError:
-            yield fail(name, "is not installed", "pip install 'fedpn[flower]'")
+            yield fail(name, "is not installed", hint("flwr"))
             continue
         if wanted and not _is_within(there, wanted):
             yield fail(name, f"{there} is not {wanted}", f"pip install '{name}{wanted}'")

@@ -1,6 +1,7 @@
-"""The library that is in use: one that came with the package, else one that is built here.
+"""The library that is in use: the one that was built when the package was, or installed.
 
-`recipe.py` says what is built, `compiled.py` builds it on first use where no wheel brought it.
+`recipe.py` says how it is built. Where there is none, `FEDPN_KERNELS=build` has `compiled.py` build
+one on first use; else PyTorch's own operations serve, and `status()` says so.
 """
 
 import ctypes
@@ -73,11 +74,13 @@ def check(code: int) -> None:
 
 @functools.cache
 def build() -> Build:
-    """Loads the library of this CPU's vector unit from the package, or has one built, once."""
+    """Load the library of this CPU's vector unit from the package, or, where asked, build one."""
     unit = torch.backends.cpu.get_cpu_capability()
     brought = _brought(unit)
     if brought.library:
         return brought
+    if os.environ.get("FEDPN_KERNELS", "").lower() != "build":
+        return Build(None, f"{brought.story}; FEDPN_KERNELS=build compiles one, once")
     built = compiled.build(unit)
     return built if built.library else Build(None, f"{brought.story}, and {built.story}")
 

@@ -1,10 +1,11 @@
-"""How the C sources become a library: for the first use, and for `setup.py`, which has no PyTorch.
+"""How the C sources become a library: `hatch_build.py`, which has no PyTorch, reads this file too.
 
 There is one form for each of the vector units that PyTorch tells apart on x86-64, with exactly the
 instructions it looks for. So a library that came with the package and one that the same compiler
 builds here give the same bits, and none has an instruction that the CPU lacks.
 """
 
+import hashlib
 import platform
 from pathlib import Path
 
@@ -35,13 +36,24 @@ def targets(unit: str) -> tuple[tuple[str, ...], ...]:
     return (*own, "-fopenmp"), own, ()
 
 
-def prebuilt(unit: str) -> str:
-    """The name of the library that a wheel has for a vector unit.
+def units() -> dict[str, tuple[str, ...]]:
+    """Return the vector units that a wheel for this machine has libraries for, and their flags."""
+    return UNITS if is_x86() else {"DEFAULT": ()}
 
-    >>> prebuilt("AVX2")
-    'kernels-avx2.so'
+
+def prebuilt(unit: str) -> str:
+    """Return the name of the library for a vector unit, which ends in a hash of its sources.
+
+    So a library that was built from other sources is not found, rather than used.
+
+    >>> prebuilt("DEFAULT").rpartition("-")[0]
+    'kernels-default'
     """
-    return f"kernels-{unit.lower()}.so"
+    digest = hashlib.sha256(repr(FLAGS).encode())
+    for name in SOURCES:
+        digest.update((HERE / name).read_bytes())
+    unit = unit if unit in units() else "DEFAULT"
+    return f"kernels-{unit.lower()}-{digest.hexdigest()[:12]}.so"
 
 
 def sources() -> list[str]:

@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
+from fedpn.core.extras import is_here, needed
 from fedpn.core.store import verify
 from fedpn.reporting.clients import Seen, long_rows, look
 from fedpn.reporting.compare import FILES, TEXTS, Method, read_methods, table
-from fedpn.reporting.compare_plots import picture
 from fedpn.reporting.differences import Compared, assumptions, differences
-from fedpn.reporting.pictures import Picture
 from fedpn.runs.result import Run, framed
+
+if TYPE_CHECKING:
+    from fedpn.reporting.pictures import Picture
 
 MOST_PAIRS = 3  # that are all told; of more, those with the best
 
@@ -54,8 +56,11 @@ class Comparison:
         return long_rows(self.seen)
 
     @property
-    def picture(self) -> Picture:
+    def picture(self) -> "Picture":
         """A dot for each client, mean and interval for each method."""
+        with needed("a picture"):
+            from fedpn.reporting.compare_plots import picture
+
         return picture(self.seen)
 
     def lines(self) -> list[list[str]]:
@@ -83,7 +88,7 @@ class Comparison:
         head, *rows = self.lines()
         lines = [_row(head, "th"), *(_row(row, "td") for row in rows)]
         said = "".join(f"<p>{escape(text)}</p>" for text in self.sentences())
-        return f"<table>{''.join(lines)}</table>{said}{self.picture.svg()}"
+        return f"<table>{''.join(lines)}</table>{said}{self.picture.svg() if is_here('matplotlib') else ''}"
 
 
 def compare(runs: Sequence[Run | str | Path]) -> Comparison:

@@ -4,26 +4,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedpn.core import store
 from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
+from fedpn.core.extras import is_here, needed
 from fedpn.core.plain import plain
 from fedpn.core.rows import write_rows
 from fedpn.core.settings import Tree
 from fedpn.core.summary import SETS, standard_error
-from fedpn.reporting.pictures import Picture
 from fedpn.reporting.places import MEASURES
-from fedpn.reporting.sweep_plots import Point, picture
 from fedpn.reporting.tables import UNKNOWN, percent
 from fedpn.reporting.words import SET_NAMES
 from fedpn.runs.config import Config, to_tree
 from fedpn.runs.result import framed
 from fedpn.runs.studies.command import run_command
 from fedpn.runs.studies.grid import Cell, Plan, in_words
+
+if TYPE_CHECKING:
+    from fedpn.reporting.pictures import Picture
 
 DEALING = ("clients", "data.")  # settings by which figures are of other rows
 
@@ -119,8 +121,11 @@ class Sweep:
         ]
 
     @property
-    def picture(self) -> Picture:
+    def picture(self) -> "Picture":
         """The sweep as a picture."""
+        with needed("a picture"):
+            from fedpn.reporting.sweep_plots import Point, picture
+
         points = [
             Point(s.choice, [100 * value for value in s.values(self.measure)])
             for s in self.settings
@@ -129,9 +134,10 @@ class Sweep:
         return picture(self.plan.keys, points, words)
 
     def write(self) -> None:
-        """Writes `sweep.csv`, `sweep.png` and `best.toml`."""
+        """Write `sweep.csv`, `best.toml` and, where matplotlib is installed, `sweep.png`."""
         write_rows(self.path / "sweep.csv", self.rows())
-        self.picture.save(self.path / "sweep.png")
+        if is_here("matplotlib"):
+            self.picture.save(self.path / "sweep.png")
         best = to_tree(self.settings[0].config) | {"seed": self.plan.first_seed}
         store.write_toml(self.path / "best.toml", best)
 
@@ -186,7 +192,7 @@ class Sweep:
         table = [_row(head, "th"), *(_row(row, "td") for row in rows)]
         told = "".join(f"<p>{escape(text)}</p>" for text in self.remarks())
         command = f"<pre>{escape(self.command)}</pre>"
-        return f"<table>{''.join(table)}</table>{told}{command}{self.picture.svg()}"
+        return f"<table>{''.join(table)}</table>{told}{command}{self.picture.svg() if is_here('matplotlib') else ''}"
 
 
 def _figures(tree: Tree) -> Iterator[tuple[str, str, float]]:
