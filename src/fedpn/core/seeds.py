@@ -43,6 +43,7 @@ STREAMS = {
     "limit": Stream(21),  # which rows a subset has
     "strangers": Stream(31),
     "refusal": Stream(32, ("client",)),
+    "offices": Stream(42),  # which rows each office of the built-in set has
     "scrambled": Stream(41, ("client",)),  # test images whose pixels are shuffled
     "judged": Stream(36, ("client",)),  # foreign rows that a client is judged by, of very many
 }

@@ -10,7 +10,14 @@ from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 from fedpn.reporting import story
-from fedpn.reporting.finished import Metrics, Origin, read_metrics, read_origin, read_settings
+from fedpn.reporting.finished import (
+    Metrics,
+    Origin,
+    read_clients,
+    read_metrics,
+    read_origin,
+    read_settings,
+)
 from fedpn.reporting.history import Round, read_history, traffic
 from fedpn.reporting.tables import accuracy_table, measures, unseen_table
 from fedpn.reporting.values import Value
@@ -47,12 +54,12 @@ def text(paths: Sequence[Path]) -> str:
 def closing(path: Path) -> str:
     """Return what a run came to, for a reader who sees one for the first time."""
     (run,), origin = read_runs([path]), read_origin(path)
+    clients = read_clients(path, origin)
     routing = Value(read_settings(path).get("routing", {}), path / "config.toml")
     sets = routing["sets"].optional(Value.number)
-    lines = [line for text in story.closing(run, sets) for line in _wrapped(text)]
-    return "\n".join(
-        [heading([run], origin), "", *_ruled(aligned(story.right_answers(run))), *lines]
-    )
+    lines = [line for text in story.closing(run, clients, origin, sets) for line in _wrapped(text)]
+    rows = _ruled(aligned(story.right_answers(run)))
+    return "\n".join([heading([run], origin), "", *rows, *lines])
 
 
 def _ruled(lines: list[str]) -> list[str]:

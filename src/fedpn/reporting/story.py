@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from fedpn.core.plain import plain
 from fedpn.core.summary import summarise
 from fedpn.reporting.finished import ClientMetrics, Metrics, Origin
 from fedpn.reporting.tables import UNKNOWN, judged_by, number, percent, share
@@ -32,10 +33,10 @@ def trained(runs: Sequence[Metrics], origin: Origin) -> str:
 
 
 # Streams of inputs in plain words: the set of test rows, and the answers of Bayes' rule to it.
+FEW = 30  # rows below which a client is no example
 STREAMS = {
     "a client's own inputs": ("ind", "own_stream"),
     "other clients' inputs": ("ood", "foreign_stream"),
-    "as many of both": ("mix", "mixed_stream"),
 }
 ANSWERERS = {"personal": "own model", "local": "own model", "global": "federation"}
 
@@ -52,12 +53,18 @@ def right_answers(run: Metrics) -> list[list[str]]:
             right.append(run.accuracy[run.headline][rows_of] if together is None else together)
         if any(value is not None for value in right):
             rows.append([name, *map(percent, right)])
+    refused = run.measures["strangers_refused"]
+    if switches and refused is not None:  # a model alone answers whatever it is shown
+        rows.append(["strangers, refused", *[percent(0.0)] * len(alone), percent(refused)])
     return rows
 
 
-def closing(run: Metrics, sets: float | None) -> Iterator[str]:
-    """Yield who answers, what is refused, and what is promised, a sentence each."""
+def closing(
+    run: Metrics, clients: Sequence[ClientMetrics], origin: Origin, sets: float | None
+) -> Iterator[str]:
+    """Yield who gains most, who answers, what is refused, and what is promised."""
     found = run.measures
+    yield from _most_gained(run, clients, origin)
     coverage, own, shared = (found[f] for f in ("coverage", "local_share", "global_share"))
     if coverage is not None and own is not None and shared is not None:
         mixed = "Of as many own as other inputs, " if judged_by(run) == "mix" else ""
@@ -65,12 +72,30 @@ def closing(run: Metrics, sets: float | None) -> Iterator[str]:
         text += f", {share(shared)} as the federation's" if shared else ""
         yield f"{text[0].upper()}{text[1:]}, {share(1 - coverage)} by nobody."
     if found["strangers_refused"] is not None:
-        cost = f", and {share(found['stranger_share'])} of the real ones"
         yield (
-            f"Strangers (test images with shuffled pixels): {share(found['strangers_refused'])} "
-            f"are refused{cost}."
+            "Strangers are test images with shuffled pixels; of the real ones "
+            f"{share(found['stranger_share'])} are refused as such."
         )
     yield from _promises(run, sets)
+
+
+def _most_gained(run: Metrics, clients: Sequence[ClientMetrics], origin: Origin) -> Iterator[str]:
+    """Yield the client whose own inputs the federation's model alone answers worst."""
+    rows = [c for c in clients if c.rows >= FEW and _own(c, "global") is not None]
+    if run.headline not in ("bayes", "switch") or len(rows) < 2:
+        return
+    one = max(rows, key=lambda c: (_own(c, run.headline) or 0) - (_own(c, "global") or 0))
+    alone, together = _own(one, "global"), _own(one, run.headline)
+    if alone is not None and together is not None and together > alone:
+        name = plain(origin.clients[one.client])
+        yield (
+            f"Client {name} gains most: of its inputs the federation answers {share(alone)} "
+            f"rightly, both together {share(together)}."
+        )
+
+
+def _own(client: ClientMetrics, who: str) -> float | None:
+    return client.accuracy[who]["ind"] if who in client.accuracy else None
 
 
 def _promises(run: Metrics, sets: float | None) -> Iterator[str]:
@@ -88,7 +113,7 @@ def _promises(run: Metrics, sets: float | None) -> Iterator[str]:
             f"{share(1 - sets)} of inputs. Missed: {_both(found, 'missed')}; a set has "
             f"{number(found['set_own'], 2)} classes on average."
         )
-    if found["risk"] is None:
+    elif found["risk"] is None:
         yield "No limit on wrong answers is promised; --risk 0.1 promises at most 10 %."
 
 

@@ -1,7 +1,8 @@
 """The two hot operations, behind one function each: native where it can be, eager elsewhere.
 
 The native forms are C, compiled when the package is built (`native.py`); `FEDPN_KERNELS=off` turns
-them off, `FEDPN_KERNELS=build` compiles them on first use, and `status()` says what is in use. A GPU, float64, an unusual shape or a machine without both takes the eager forms.
+them off, `FEDPN_KERNELS=build` compiles them on first use, and `status()` says what is in use.
+A GPU, float64, an unusual shape or a machine without a library takes the eager forms.
 
 C rather than numba, by measurement (`benchmarks/README.md`).
 """

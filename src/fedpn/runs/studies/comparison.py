@@ -88,7 +88,8 @@ class Comparison:
         head, *rows = self.lines()
         lines = [_row(head, "th"), *(_row(row, "td") for row in rows)]
         said = "".join(f"<p>{escape(text)}</p>" for text in self.sentences())
-        return f"<table>{''.join(lines)}</table>{said}{self.picture.svg() if is_here('matplotlib') else ''}"
+        picture = self.picture.svg() if is_here("matplotlib") else ""
+        return f"<table>{''.join(lines)}</table>{said}{picture}"
 
 
 def compare(runs: Sequence[Run | str | Path]) -> Comparison:

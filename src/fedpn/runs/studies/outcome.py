@@ -192,7 +192,8 @@ class Sweep:
         table = [_row(head, "th"), *(_row(row, "td") for row in rows)]
         told = "".join(f"<p>{escape(text)}</p>" for text in self.remarks())
         command = f"<pre>{escape(self.command)}</pre>"
-        return f"<table>{''.join(table)}</table>{told}{command}{self.picture.svg() if is_here('matplotlib') else ''}"
+        picture = self.picture.svg() if is_here("matplotlib") else ""
+        return f"<table>{''.join(table)}</table>{told}{command}{picture}"
 
 
 def _figures(tree: Tree) -> Iterator[tuple[str, str, float]]:
