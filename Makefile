@@ -61,6 +61,10 @@ package: wheel
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# The pages of the documentation that are made of the code; a test tells when they are stale.
+reference: $(READY)
+	cd docs && ../$(BIN)/python -m making
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""What MkDocs is told: pages that lie elsewhere or are generated, and links between all of them."""
+"""MkDocs hooks: pages that lie elsewhere in the repository, and links between all pages."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from making import api, commands, methods, settings
 from making.links import ROOT, Places, find_links, place_of
 
 # Where the site has pages that lie elsewhere in the repository.
@@ -20,22 +19,13 @@ ELSEWHERE = {
     "results/README.md": "results.md",
     "docs/ledger.md": "paper/ledger.md",  # beside docs/ledger.html, which is one file as well
 }
-# Pages that are made of the code and of what was measured.
-GENERATED = {
-    "methods.md": methods.page,
-    "reference/api.md": api.page,
-    "reference/commands.md": commands.page,
-    "reference/settings.md": settings.page,
-}
 PICTURE = re.compile(r'<p><img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))" ?/?></p>')
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds pages from elsewhere, generated ones, and files that pages link to."""
+    """Add pages from elsewhere, and files that pages link to."""
     for source, uri in ELSEWHERE.items():
         files.append(File.generated(config, uri, content=(ROOT / source).read_text("utf-8")))
-    for uri, make in GENERATED.items():
-        files.append(File.generated(config, uri, content=make()))
     known = {f"docs/{file.src_uri}": file.src_uri for file in files} | ELSEWHERE
     linked = {
         target

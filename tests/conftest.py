@@ -13,6 +13,8 @@ torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the programs that tests start, too
 
 QUICK = {
+    "dataset": "digits",
+    "algorithm": "fedpn",
     "rounds": 2,
     "clients": 4,
     "train__steps": 2,

@@ -25,7 +25,7 @@ INSIDE = {
         limits · schema
     """,
     "runs": """
-        studies / api / membership · result / pipeline /
+        studies / api / defaults · membership · result / pipeline /
         code · directory · figures · glossary · measure · phases · prepare
         / config · evaluate · trackers / settings
     """,

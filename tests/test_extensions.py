@@ -22,6 +22,7 @@ HERE = Path(__file__).parent / "extensions"
 ROUTER, PHASE = HERE / "nearest_router.py", HERE / "class_means.py"
 RULE = HERE / "margin_rule.py"
 SMALL = {
+    "dataset": "digits",
     "clients": 4,
     "rounds": 3,
     "train.steps": 3,

@@ -10,7 +10,9 @@ from fedpn.cli.main import main
 from fedpn.core.errors import UserError
 from fedpn.core.rows import write_rows
 from fedpn.data.sources.dicom import _taught
+from fedpn.data.sources.download import download
 from fedpn.flower.deploy.environment import program
+from fedpn.reporting.gallery import bubbles_png
 from fedpn.runs.trackers import find_tracker
 from fedpn.serving.onnx import write_onnx
 
@@ -31,7 +33,9 @@ NEEDS = {
     "flower": ("flwr", lambda: program("flwr")),
     "onnx": ("onnx", lambda: write_onnx(None, Path("model.onnx"))),
     "serve": ("uvicorn", _serve),
-    "tensorboard": ("tensorboard", lambda: find_tracker("tensorboard")),
+    "data": ("pooch", lambda: download("http://localhost/a", "0", Path())),
+    "plots": ("matplotlib", lambda: bubbles_png(None, None)),
+    "tensorboard": ("tensorboardX", lambda: find_tracker("tensorboard")),
     "mlflow": ("mlflow", lambda: find_tracker("mlflow")),
 }
 
@@ -39,7 +43,7 @@ NEEDS = {
 def test_every_extra_is_tried():
     with (Path(__file__).parents[1] / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    assert extras.keys() - {"dev", "docs"} == NEEDS.keys()
+    assert extras.keys() == NEEDS.keys()
 
 
 @pytest.mark.parametrize("extra", NEEDS)

@@ -66,11 +66,11 @@ def run(*command, **options):
 def tree(tmp_path_factory):
     """What a clone has of what a build needs."""
     place = tmp_path_factory.mktemp("package") / "tree"
-    left = shutil.ignore_patterns("__pycache__", "*.egg-info", "_commit.txt")
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info", "_commit.txt", "*.so")
     shutil.copytree(ROOT / "src", place / "src", ignore=left)
     for part in PARTS:
         shutil.copy(ROOT / part, place)
-    (place / ".gitignore").write_text("build/\n*.egg-info/\n")
+    shutil.copy(ROOT / ".gitignore", place)
     name = ("-c", "user.name=a", "-c", "user.email=a@b.c")
     run("git", "init", "-q", cwd=place)
     run("git", "add", ".", cwd=place)
@@ -96,7 +96,7 @@ def installed(wheel, tmp_path_factory):
 
 @pytest.fixture
 def without(installed, tmp_path):
-    """As the wheel for all machines lays it down: no libraries."""
+    """The same as the wheel for all machines, which has no libraries."""
     left = shutil.ignore_patterns("*.so")
     return Path(shutil.copytree(installed, tmp_path / "pure", ignore=left))
 
@@ -129,7 +129,7 @@ def test_the_wheel_has_all_that_is_in_the_tree_and_its_commit(tree, wheel, insta
 def test_without_a_compiler_the_wheels_kernels_serve_to_the_same_bits(installed, without):
     status, brought = bits(installed)
     assert status.startswith("native: C that came with the package, ")
-    status, built = bits(without, compiler=True)
+    status, built = bits(without, compiler=True, FEDPN_KERNELS="build")
     assert status.startswith("native: C built by ")
     assert brought == built
 
@@ -140,7 +140,7 @@ def test_a_cpu_without_wide_vectors_has_a_form_of_its_own(installed, monkeypatch
     monkeypatch.setattr(native, "HERE", installed / "fedpn/nn/kernels")
     monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "DEFAULT")
     library, story = native.build.__wrapped__()
-    assert library and story.endswith("kernels-default.so")
+    assert library and story.endswith(recipe.prebuilt("DEFAULT"))
 
 
 @pytest.fixture
@@ -153,11 +153,35 @@ def test_without_both_the_eager_forms_serve_and_say_so(no_compiler, tmp_path, mo
     monkeypatch.setattr(native, "HERE", tmp_path)
     library, story = native.build.__wrapped__()
     assert library is None
+    assert story.endswith("no library for this machine; FEDPN_KERNELS=build compiles one, once")
+    monkeypatch.setenv("FEDPN_KERNELS", "build")
+    library, story = native.build.__wrapped__()
+    assert library is None
     assert re.match("the package brought no library for this machine, and no C compiler", story)
+
+
+def test_nothing_is_compiled_on_first_use_unless_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "HERE", tmp_path)
+    monkeypatch.delenv("FEDPN_KERNELS", raising=False)
+    monkeypatch.setattr(compiled, "build", lambda unit: native.Build("one", "built"))
+    assert native.build.__wrapped__().library is None
+    monkeypatch.setenv("FEDPN_KERNELS", "build")
+    assert native.build.__wrapped__().library == "one"
+
+
+def test_a_library_of_other_sources_is_not_found(tmp_path, monkeypatch):
+    for source in recipe.SOURCES:
+        shutil.copy(recipe.HERE / source, tmp_path)
+    monkeypatch.setattr(recipe, "HERE", tmp_path)
+    before = recipe.prebuilt("DEFAULT")
+    with (tmp_path / "radial.c").open("a") as file:
+        file.write("// changed\n")
+    assert recipe.prebuilt("DEFAULT") != before
 
 
 def test_a_library_that_cannot_be_loaded_is_passed_over(no_compiler, tmp_path, monkeypatch):
     monkeypatch.setattr(native, "HERE", tmp_path)
+    monkeypatch.setenv("FEDPN_KERNELS", "build")
     for unit in recipe.UNITS:
         (tmp_path / recipe.prebuilt(unit)).write_text("words")
     library, story = native.build.__wrapped__()

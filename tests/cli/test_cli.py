@@ -18,6 +18,10 @@ from fedpn.routing.scores import POSTERIOR_SCORES
 
 MEDIAN = ["--set", "aggregation.rule=median"]  # under which nothing can be borrowed
 QUICK = [
+    "--dataset",
+    "digits",
+    "--algorithm",
+    "fedpn",
     "--rounds",
     "1",
     "--clients",
@@ -28,6 +32,7 @@ QUICK = [
     "method.adapt_steps=2",
 ]
 QUICK += ["--set", "method.adapt_epochs=0"]
+TABLE = {"algorithm": "fedpn", "clients": 2, "rounds": 10, "data__partition": "iid"}
 
 
 @pytest.mark.parametrize(
@@ -129,15 +134,17 @@ def test_run_ends_with_the_table_and_the_files(tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["run", *QUICK, "--out", str(out)]) == 0
     said = capsys.readouterr()
-    for row in ("local", "global", "switch", "bayes", "oracle"):
+    assert "own model  federation  together" in said.out
+    for row in ("a client's own inputs", "other clients' inputs", "strangers, refused"):
         assert f"\n{row}" in said.out
+    assert len(said.out.partition("report, with")[0].strip().splitlines()) <= 15
     assert "federated rounds 1/1" in said.err
     names = {p.name for p in out.iterdir()}
     assert {"config.toml", "history.jsonl", "metrics.json", "timings.json", "report.html"} <= names
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["headline"] == "bayes"
     assert list(metrics["accuracy"]) == ["local", "global", "switch", "bayes", "oracle"]
-    assert list(metrics["streams"]) == ["own", "foreign", "mixed", "others"]
+    assert list(metrics["streams"]) == ["own", "foreign", "mixed", "strangers", "others"]
     assert set(json.loads((out / "timings.json").read_text())) == {
         "federate",
         "personalise",
@@ -355,7 +362,7 @@ def test_a_data_frame_is_read_by_its_names(tmp_path):
     x = np.stack([rng.normal(0, 1, 240), rng.normal(8 * y, 1)], axis=1)
     rows = [f"{a},{b},{k}" for (a, b), k in zip(x, y, strict=True)]
     path.write_text("\n".join(["noise,signal,label", *rows]))
-    fedpn.run(tmp_path / "run", dataset=str(path), clients=2, rounds=10, data__partition="iid")
+    fedpn.run(tmp_path / "run", dataset=str(path), **TABLE)
     predictor = fedpn.load(tmp_path / "run", client=0)
     answers = predictor(pandas.DataFrame({"signal": [8.0, 0.0], "noise": [0.0, 8.0]}))
     assert [a.guess for a in answers] == ["1", "0"]
@@ -367,7 +374,7 @@ def test_one_model_for_all_needs_no_client(tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["run", *QUICK, "--algorithm", "fedavg", "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "personal" not in said and "global" in said
+    assert "own model" not in said and "federation" in said
     np.savez(tmp_path / "in.npz", images=load_dataset("digits").x[:3, 0])
     assert main(["predict", str(out), str(tmp_path / "in.npz")]) == 0
     assert "the one model of all clients always answers" in capsys.readouterr().out

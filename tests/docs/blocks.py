@@ -61,11 +61,8 @@ def _kind(language, body):
 
 @cache
 def pages():
-    """All pages of the site that people read, by where they lie; generated ones by their name."""
-    from making import commands, methods, settings
-
+    """Return all pages of the site that people read, by where they lie."""
     paths = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
     found = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
-    made = {f"docs/reference/{m.__name__.rpartition('.')[2]}.md": m for m in (settings, commands)}
-    made["docs/methods.md"] = methods
-    return found | {name: module.page() for name, module in made.items()}
+    del found["docs/reference/api.md"]  # its examples are doctests of the code
+    return found

@@ -7,13 +7,13 @@ from dataclasses import fields
 
 import pytest
 
-import blocks  # noqa: F401  (it knows where pages are made)
 import fedpn
+from blocks import ROOT
 from fedpn.cli.main import _parser
 from fedpn.core.settings import leaves, words
 from fedpn.runs.config import resolve
 from fedpn.runs.glossary import glossary
-from making import api, commands, measured, methods, settings, tables
+from making import PAGES, api, commands, measured, methods, settings, tables
 
 MODULES = (api, commands, measured, methods, settings, tables)
 
@@ -48,6 +48,11 @@ def test_every_setting_of_an_algorithm_says_what_it_is_for(algorithm):
     """Also where an algorithm has another default than FedAvg, and so an annotation of its own."""
     said = words(algorithm)
     assert [f.name for f in fields(algorithm) if not said.get(f.name)] == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_of_a_clone_are_those_that_are_made_now(path):
+    assert (ROOT / path).read_text("utf-8") == PAGES[path](), "run: make reference"
 
 
 def test_presets_are_those_that_runs_have():

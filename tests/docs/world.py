@@ -11,6 +11,8 @@ import fedpn
 
 # What makes any run quick. It is far from trained, but whole.
 SMALL = {
+    "dataset": "digits",
+    "algorithm": "fedpn",
     "rounds": 1,
     "clients": 4,
     "data__limit": 600,

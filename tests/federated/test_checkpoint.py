@@ -21,7 +21,18 @@ from settings import SIZES, Kept, play, setting
 
 ROUNDS = 7
 SAME = {"data": "these"}
-SMALL = ["--rounds", "2", "--clients", "4", "--set", "train.steps=1"]
+SMALL = [
+    "--dataset",
+    "digits",
+    "--algorithm",
+    "fedpn",
+    "--rounds",
+    "2",
+    "--clients",
+    "4",
+    "--set",
+    "train.steps=1",
+]
 SMALL += ["--set", "method.adapt_epochs=0", "--set", "method.adapt_steps=1"]
 
 

@@ -19,7 +19,7 @@ from fedpn.runs.config import resolve
 from fedpn.runs.pipeline import simulate
 from fedpn.runs.prepare import prepare
 
-SMALL = {"clients": 4, "routing": {"abstain": 0.2, "outliers": 0.2}}
+SMALL = {"dataset": "digits", "clients": 4, "routing": {"abstain": 0.2, "outliers": 0.2}}
 SUMMED = {"algorithm": "analytic", "head": {"filters": 5}}
 
 

@@ -152,7 +152,7 @@ def test_wrong_data_are_told_in_pythons_words(data, told, tmp_path):
         fedpn.run(3)
 
 
-QUICK = {"rounds": 2, "clients": 3, "train__steps": 2, "fedpn__adapt_steps": 5}
+QUICK = {"dataset": "digits", "rounds": 2, "clients": 3, "train__steps": 2, "fedpn__adapt_steps": 5}
 SOURCE = """
 import torch
 

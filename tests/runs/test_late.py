@@ -20,6 +20,7 @@ from fedpn.runs.membership import update
 from fedpn.runs.prepare import deal, prepare, who_trains
 
 QUICK = {
+    "dataset": "digits",
     "clients": 5,
     "rounds": 2,
     "train__steps": 3,

@@ -45,6 +45,8 @@ from fedpn.serving.card import card
 MODELS = ["shared", "clients", "routers", "rules"]
 RESULTS = ["metrics.json", "bundle.json", *(f"{name}.safetensors" for name in MODELS)]
 SMALL = {
+    "dataset": "digits",
+    "algorithm": "fedpn",
     "rounds": 3,
     "clients": 4,
     "train__steps": 2,
@@ -209,7 +211,7 @@ def test_a_folder_of_pictures(tmp_path):
         folder = tmp_path / "pictures" / digits.classes[digits.y[i]]
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(digits.x[i, 0]).save(folder / f"{i}.png")
-    found = fedpn.run(tmp_path / "run", dataset=str(tmp_path / "pictures"), **SMALL)
+    found = fedpn.run(tmp_path / "run", **SMALL | {"dataset": str(tmp_path / "pictures")})
     assert not load_file(tmp_path / "run" / "gallery.safetensors")  # own data are nobody's to see
     assert "data:image/png" not in (tmp_path / "run" / "report.html").read_text()
     assert found["accuracy"]["switch"]["mix"] is not None
@@ -245,7 +247,7 @@ def test_an_archive_of_ones_own(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, images=digits.x[:, 0], labels=digits.y)
     mine = fedpn.run(
-        tmp_path / "mine", dataset=str(path), **SMALL, train__batch=16, method__lr=0.02
+        tmp_path / "mine", **SMALL | {"dataset": str(path)}, train__batch=16, method__lr=0.02
     )
     named = fedpn.run(tmp_path / "named", **SMALL)
     assert mine["accuracy"] == named["accuracy"]
@@ -384,7 +386,7 @@ def test_a_run_does_not_go_on_with_other_data_or_lost_memories(tmp_path, capsys)
     digits = load_dataset("digits")
     path, out = tmp_path / "mine.npz", tmp_path / "run"
     np.savez(path, images=digits.x[:, 0], labels=digits.y)
-    fedpn.run(out, dataset=str(path), algorithm="fedper", **SMALL)
+    fedpn.run(out, **SMALL | {"dataset": str(path), "algorithm": "fedper"})
     resume = ["run", "--resume", "--out", str(out), "--rounds", "4"]
     memories = (out / "memories.bin").read_bytes()
     (out / "memories.bin").unlink()
@@ -401,10 +403,12 @@ def test_data_that_name_their_clients_are_dealt_to_them(tmp_path):
     path = tmp_path / "mine.npz"
     owner = np.array(["north", "south", "west"])[np.arange(len(digits)) % 3]
     np.savez(path, images=digits.x[:, 0], labels=digits.y, client=owner)
-    named = fedpn.run(tmp_path / "named", dataset=str(path), **SMALL)
+    named = fedpn.run(tmp_path / "named", **SMALL | {"dataset": str(path)})
     assert named["clients"] == 3
     assert fedpn.load(tmp_path / "named", client="south").bundle.client == "south"
-    dealt = fedpn.run(tmp_path / "dealt", dataset=str(path), data__partition="classes", **SMALL)
+    dealt = fedpn.run(
+        tmp_path / "dealt", **SMALL | {"dataset": str(path)}, data__partition="classes"
+    )
     assert dealt["clients"] == 4
     with pytest.raises(fedpn.UserError, match="no client south"):
         fedpn.load(tmp_path / "dealt", client="south")

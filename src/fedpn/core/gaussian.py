@@ -37,7 +37,8 @@ class Gaussians(NamedTuple):
 
 
 def sums(z: Tensor, labels: Tensor, classes: int) -> Sums:
-    """Adds up one client's rows."""
+    """Add up one client's rows, in double precision: covariances are differences of sums."""
+    z = z.double()
     member = torch.nn.functional.one_hot(labels, classes).to(z.dtype)  # [B, K]
     return Sums(member.sum(0), member.T @ z, torch.einsum("bk,bd,be->kde", member, z, z))
 

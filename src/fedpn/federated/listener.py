@@ -64,5 +64,18 @@ class Listeners(Listener):
             listener.end()
 
 
+class Announcing(Listeners):
+    """Says a sentence when the run begins, once it is clear that it can."""
+
+    def __init__(self, listeners: Sequence[Listener], sentence: str) -> None:
+        super().__init__(listeners)
+        self.sentence = sentence
+
+    def begin(self, out: Path) -> None:
+        if self.sentence:
+            self.say(self.sentence)
+        super().begin(out)
+
+
 class Stopped(Exception):  # noqa: N818
     """A run that was asked to stop, after it saved its state."""

@@ -68,7 +68,8 @@ class GaussianRouter(Router):
 
     def fit(self, local: Opinion, shared: Opinion, labels: Tensor) -> Params:
         seen = sums(local.z, labels, local.probs.shape[-1])
-        return dict(fit(seen, self.covariance, self.shrinkage)._asdict())
+        fitted = fit(seen, self.covariance, self.shrinkage)
+        return {name: value.to(local.z.dtype) for name, value in fitted._asdict().items()}
 
     def score(self, local: Opinion, shared: Opinion, state: Params) -> Tensor:
         return -Gaussians(**state).log_density(local.z)

@@ -10,7 +10,7 @@ from fedpn.core.settings import Tree, build, leaves, merge, nest
 from fedpn.core.source import name_of_own
 from fedpn.data.dataset import Dataset
 from fedpn.data.sources.given import NAME, take
-from fedpn.federated.listener import Listener
+from fedpn.federated.listener import Announcing, Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import chosen_dataset, resolve
 from fedpn.runs.defaults import default_for
@@ -59,9 +59,7 @@ def run(
                 refuse_strange_code(kept, [value for _, value in leaves(tree)], Path(out))
             tree = merge(kept, tree)
         default = default_for([tree], chosen_dataset([tree]), given)
-        if default.remark:
-            heard.say(default.remark)
-        config = resolve([default.settings, tree])
+        config, heard = resolve([default.settings, tree]), Announcing([heard], default.remark)
         pipeline.run(config, Path(out), resume, heard, given=given, overwrite=overwrite)
     except UserError as error:
         raise type(error)(in_python(str(error))) from None

@@ -36,6 +36,9 @@ LONG = 300_000  # local steps, from which on a run says how many it takes
 RENAMED = {"entropy": "dirichlet_entropy (of a softmax: softmax_entropy)"}
 
 
+DEALING = {"partition", "cards", "beta"}  # settings of data, by which rows are dealt to clients
+
+
 @dataclass(frozen=True)
 class Config:
     """A whole run. The algorithm and its hyperparameters are one value, `method`."""
@@ -116,12 +119,11 @@ class Config:
 def resolve(layers: Iterable[Tree]) -> Config:
     """Merges layers of settings, later ones winning, over the dataset's preset."""
     layers = list(layers)
-    chosen: Tree = {"algorithm": name_of(FedPN), "dataset": Config.dataset}
-    for layer in layers:
-        chosen |= {k: str(v) for k, v in layer.items() if k in chosen}
-    algorithm = find_algorithm(chosen["algorithm"])
-    merged: Tree = {}
-    for layer in [preset(chosen["dataset"], algorithm), *layers]:
+    named = [str(layer["algorithm"]) for layer in layers if "algorithm" in layer]
+    algorithm = find_algorithm(named[-1] if named else name_of(FedPN))
+    dataset = chosen_dataset(layers)
+    merged: Tree = {"dataset": dataset}
+    for layer in [preset(dataset, algorithm), *layers]:
         _refuse_moved(layer)
         merged = merge(merged, _fold(layer, algorithm))
     section = section_of(algorithm)
@@ -135,9 +137,19 @@ def resolve(layers: Iterable[Tree]) -> Config:
 
 
 def chosen_dataset(layers: Iterable[Tree]) -> str:
-    """Return the data that layers of settings name; the last one counts."""
+    """Return the data that layers of settings name; the last one counts.
+
+    Where none does: the offices, which are ten; who asks for clients or a partition deals digits.
+
+    >>> chosen_dataset([{"rounds": 3}]), chosen_dataset([{"clients": 4}])
+    ('offices', 'digits')
+    """
     named = [str(layer["dataset"]) for layer in layers if "dataset" in layer]
-    return named[-1] if named else Config.dataset
+    data = [layer["data"] for layer in layers if isinstance(layer.get("data"), dict)]
+    dealt = any("clients" in layer for layer in layers) or any(
+        DEALING & part.keys() for part in data
+    )
+    return named[-1] if named else "digits" if dealt else Config.dataset
 
 
 def _settle_head(config: Config) -> Config:

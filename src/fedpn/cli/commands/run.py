@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from fedpn.cli.console import Display, Interrupt
     from fedpn.core.allocator import keep_freed_memory
-    from fedpn.federated.listener import Listeners, Stopped
+    from fedpn.federated.listener import Announcing, Stopped
     from fedpn.reporting import report
     from fedpn.runs import pipeline
     from fedpn.runs.directory import refuse_changes
@@ -38,14 +38,14 @@ def _run(options: argparse.Namespace) -> int:
     if options.checkpoint_every is not None and options.checkpoint_every < 1:
         raise UserError(f"--checkpoint-every is {options.checkpoint_every}, but must be at least 1")
     trackers = [find_tracker(name) for name in TRACKERS if getattr(options, name)]
-    config = _config(options)
+    config, remark = _config(options)
     keep_freed_memory()
     if options.resume:
         refuse_changes(config, options.out)
     name = f"{Path(config.dataset).stem}-{config.algorithm.split(':')[-1]}-{config.seed}"
     out = options.out or Path("runs") / name
     with Interrupt() as interrupt, Display(interrupt) as display:
-        listener = Listeners([display, *trackers])
+        listener = Announcing([display, *trackers], remark)
         try:
             every, overwrite = options.checkpoint_every, options.overwrite
             pipeline.run(config, out, options.resume, listener, every, overwrite=overwrite)
@@ -57,8 +57,9 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _config(options: argparse.Namespace) -> "Config":
-    """Lays what was typed over the config file, and that over the run to go on with."""
+def _config(options: argparse.Namespace) -> tuple["Config", str]:
+    """Lay what was typed over the config file, and that over the run to go on with; return the
+    settings, and which of them are a default that is worth a sentence."""
     from fedpn.core.settings import leaves, parse_setting
     from fedpn.runs.config import chosen_dataset, resolve
     from fedpn.runs.defaults import default_for
@@ -74,8 +75,6 @@ def _config(options: argparse.Namespace) -> "Config":
             refuse_strange_code(kept, [*typed, options.algorithm, options.router], options.out)
         layers.insert(0, kept)
     default = default_for(layers, chosen_dataset(layers))
-    if default.remark:
-        print(default.remark, file=sys.stderr)
     config = resolve([default.settings, *layers])
     refuse_idle(options.set, [config.algorithm])
-    return config
+    return config, default.remark
