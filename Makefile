@@ -17,8 +17,8 @@ install = uv=$$(command -v uv || command -v $(BIN)/uv || true); \
 .PHONY: run test coverage browser wheel package docs reference lint format lock bench soak fuzz mutants clean
 
 run: $(RUNTIME)
-	rm -rf runs/first
-	$(BIN)/fedpn run --out runs/first
+	rm -rf runs/digits
+	$(BIN)/fedpn run --out runs/digits
 
 # The service is tested at the versions that `pip install 'fedpn[serve]'` brings, which Flower's are older than.
 test: lint browser package docs $(OVERLAY)

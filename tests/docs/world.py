@@ -99,7 +99,7 @@ FILES = {
 }
 TABLE = {"data__label": "diagnosis", "data__client": "hospital", "data__ignore": ["patient"]}
 RUNS = {
-    "runs/digits": {"algorithm": "analytic"},
+    "runs/digits": {"dataset": "offices", "algorithm": "analytic"},
     "runs/wards": {"dataset": "clinic.csv", "algorithm": "analytic", **TABLE},
     "runs/digits-fedavg-0": {"algorithm": "fedavg"},
     "runs/a": {"algorithm": "fedavg"},

@@ -205,11 +205,12 @@ def test_what_is_common_leaves_the_clients_own_model_out():
 def test_words_have_the_limit_of_their_side():
     rule = Bayes(OWN, FOREIGN, 0.0, own_doubt=0.7, foreign_doubt=0.3)
     said = {o: rule.reason(o, Scores(0.25, 9.0, 0.5)) for o in Outcome}
-    own, foreign = "75 % own: of the kinds that this client has", "75 % own: of kinds that others"
-    assert said[Outcome.LOCAL_CONFIDENT] == f"{own}, and clear (0.5 ≤ 0.7)"
-    assert said[Outcome.LOCAL_AMBIGUOUS] == f"{own}, but ambiguous (0.5 ≤ 0.7)"
-    assert said[Outcome.LOCAL_OOD] == f"{foreign} have, who can tell (0.5 > 0.3)"
-    assert said[Outcome.GLOBAL_UNCERTAIN] == f"{foreign} have, who doubt (0.5 > 0.3)"
+    own = "75 % likely this client's"
+    assert said[Outcome.LOCAL_CONFIDENT] == f"{own}; the answer is clear (entropy 0.5 ≤ 0.7)"
+    assert said[Outcome.LOCAL_AMBIGUOUS] == f"{own}; the answer is ambiguous (entropy 0.5 ≤ 0.7)"
+    assert said[Outcome.LOCAL_OOD] == f"{own}; the federation is certain (entropy 0.5 > 0.3)"
+    unsure = f"{own}; the federation is uncertain (entropy 0.5 > 0.3)"
+    assert said[Outcome.GLOBAL_UNCERTAIN] == unsure
     top = math.log(4)
     assert [text[:12] for text in Bayes(OWN, FOREIGN, 0.0, 0.7, top).remarks(4)] == ["no foreign i"]
     assert [text[:12] for text in Bayes(OWN, FOREIGN, 0.0, top, 0.7).remarks(4)] == ["no own input"]

@@ -214,23 +214,21 @@ class Bayes(Rule):
         )
 
     def whose(self, outcome: Outcome, scores: Scores) -> str:
-        foreign = outcome.is_sent_on
-        kinds = "of kinds that others have" if foreign else "of the kinds that this client has"
-        return f"{100 * (1 - scores.epistemic):.0f} % own: {kinds}"
+        return f"{100 * (1 - scores.epistemic):.0f} % likely this client's"
 
     def reason(self, outcome: Outcome, scores: Scores) -> str:
         """Tells in words why.
 
         >>> even = torch.full((2,), 0.5)
         >>> Bayes(even, even, 0.0, 0.5, 0.4).reason(Outcome.LOCAL_CONFIDENT, Scores(0.04, 0.1, 0.2))
-        '96 % own: of the kinds that this client has, and clear (0.2 ≤ 0.5)'
+        "96 % likely this client's; the answer is clear (entropy 0.2 ≤ 0.5)"
         """
         if outcome is Outcome.STRANGER:
             return UNSOUND
         limit, how = {
-            Outcome.LOCAL_CONFIDENT: (self.own_doubt, "and clear"),
-            Outcome.LOCAL_AMBIGUOUS: (self.own_doubt, "but ambiguous"),
-            Outcome.LOCAL_OOD: (self.foreign_doubt, "who can tell"),
-            Outcome.GLOBAL_UNCERTAIN: (self.foreign_doubt, "who doubt"),
+            Outcome.LOCAL_CONFIDENT: (self.own_doubt, "the answer is clear"),
+            Outcome.LOCAL_AMBIGUOUS: (self.own_doubt, "the answer is ambiguous"),
+            Outcome.LOCAL_OOD: (self.foreign_doubt, "the federation is certain"),
+            Outcome.GLOBAL_UNCERTAIN: (self.foreign_doubt, "the federation is uncertain"),
         }[outcome]
-        return f"{self.whose(outcome, scores)}, {how} ({compare(scores.total, limit)})"
+        return f"{self.whose(outcome, scores)}; {how} (entropy {compare(scores.total, limit)})"
