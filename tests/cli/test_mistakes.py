@@ -102,7 +102,6 @@ SETTINGS = {
     "fedprox.mu=1": "changes nothing, for the algorithm is fedpn",
     "head=ridg": "head.kind is 'ridg'; did you mean 'ridge'?",
     "head.kind=no_method.py:Nobody": "cannot import the head 'no_method.py:Nobody'",
-    "head.noise=1": "head.noise protects the sums of pictures' patches alone",
     "routing.rule=bays": "routing.rule is 'bays'; did you mean 'bayes'?",
     "routing.router=mps": "routing.router is 'mps'; did you mean 'msp'?",
     "routing.risk=2": "routing.risk is 2.0, but must be",
@@ -119,6 +118,7 @@ SETTINGS = {
     "=3": "--set '=3' is not of the form key=value",
 }
 RUNS = {
+    "digits --set head.noise=1": "head.noise protects the sums of pictures' patches alone",
     "--rounds many": "rounds is 'many', but must be a whole number",
     "--algorithm fedpm": "fedpm",
     "--algorithm no_method.py:Mine": "is not a frozen dataclass below fedpn.FedAvg",

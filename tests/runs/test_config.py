@@ -23,7 +23,7 @@ def test_later_layers_win_over_the_preset():
     config = resolve(
         [{"rounds": 5}, {"train": {"batch": 8}}, {"rounds": 7, "fedpn": {"gamma": 0.5}}]
     )
-    assert (config.dataset, config.clients, config.rounds) == ("digits", 10, 7)
+    assert (config.dataset, config.clients, config.rounds) == ("offices", 10, 7)
     assert (config.train.batch, config.train.steps) == (8, 10)
     assert config.method == FedPN(gamma=0.5, lr=0.02, adapt_steps=300)
 
@@ -118,7 +118,7 @@ def test_the_section_of_another_algorithm_is_checked_and_left():
         ("algorithm=fedpm", "did you mean 'fedpn'"),
         ("algorithm=nosuch:Thing", "cannot import"),
         ("algorithm=fedpn.core.trees:Params", "not a frozen dataclass"),
-        ("trian.batch=3", "did you mean 'train'"),
+        ("trian.batch=3", r"did you mean 'train\.batch'"),
         ("routing.router=density", "did you mean 'log_density'"),
         ("routing.router=magic", "choose one of"),
         ("routing.rule=quantile", "did you mean 'quantiles'"),

@@ -1,8 +1,10 @@
 """What a federated algorithm is: FedAvg, the template of every other."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from torch.func import vmap
 from torch.utils._pytree import tree_map
 
 from fedpn.core.bounds import Natural, NonNegative, Positive, Share
+from fedpn.core.errors import UserError
 from fedpn.core.gradient import gradient
 from fedpn.core.optim import OPTIMIZERS, Optimizer, owner
 from fedpn.core.task import Batch, Data, Plan, Task
@@ -213,9 +216,32 @@ def _unless_idle(active: Tensor, new: Slots, old: Slots) -> Slots:
     return map_slots(lambda a, b: torch.where(active, a, b), new, old)
 
 
-def mapped(client: Callable[[Slots, Plan], Any], memories: Slots, plan: Plan) -> Any:
-    """Applies a function of one client to stacked clients; to a single one without overhead."""
-    if len(plan.rows) > 1:
-        return vmap(client)(memories, plan)
-    alone = client(map_slots(lambda t: t[0], memories), Plan(*(t[0] for t in plan)))
-    return tree_map(lambda t: t.unsqueeze(0), alone)
+# What torch.func says of operations that it cannot map over stacked clients.
+UNMAPPABLE = re.compile(r"^vmap: It looks like|Batching rule not implemented")
+ONE_BY_ONE: WeakSet[Task] = WeakSet()  # models that were found to have such an operation
+
+
+def mapped(task: Task, client: Callable[[Slots, Plan], Any], memories: Slots, plan: Plan) -> Any:
+    """Apply a function of one client to stacked clients.
+
+    A single client is spared the map. So is a model with an operation that has no mapped form, such
+    as an LSTM or `.item()`: its clients are played one after the other.
+    """
+    count = len(plan.rows)
+    if count > 1 and task not in ONE_BY_ONE:
+        try:
+            return vmap(client)(memories, plan)
+        except RuntimeError as error:
+            if "randomness" in str(error):
+                raise UserError(
+                    "the model or the algorithm draws random numbers in its steps, which clients "
+                    "could not repeat; take that out"
+                ) from error
+            if not UNMAPPABLE.search(str(error)):
+                raise
+            ONE_BY_ONE.add(task)
+    results = [
+        client(map_slots(lambda t, k=k: t[k], memories), Plan(*(t[k] for t in plan)))
+        for k in range(count)
+    ]
+    return tree_map(lambda *parts: torch.stack(parts), *results)

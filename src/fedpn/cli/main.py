@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
@@ -33,6 +34,13 @@ from fedpn.core.plain import plain
 FAMILIES = (
     *(run, sweep, answer, serve, labelled, membership),
     *(tables, data, doctor, flower, completion),
+)
+
+
+# Where code lives that is not the user's own.
+LIBRARIES = (
+    str(Path(fedpn.__file__).parent),
+    *(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
 
 
@@ -105,7 +113,16 @@ def failure(error: Exception) -> str:
         return f"this needs {error.name}: {hint(error.name)}"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"failed: {type(error).__name__}: {error} (--debug shows where)"
+    return f"failed: {type(error).__name__}: {error} ({_where(error)}--debug shows all of it)"
+
+
+def _where(error: Exception) -> str:
+    """Return the line of the user's own code that an error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if not frame.filename.startswith((*LIBRARIES, "<")):
+            return f"{frame.filename}, line {frame.lineno}: {frame.line}; "
+    return ""
 
 
 def _parser() -> Parser:

@@ -26,6 +26,21 @@ CODE = (  # settings that may name code of the user's own
     *("algorithm", "model.encoder", "model.density", "data.partition"),
     *("head.kind", "routing.router", "routing.rule"),
 )
+# What settings are called elsewhere.
+MEANT = {
+    **dict.fromkeys(("learning_rate", "local_lr", "local_learning_rate", "eta"), "lr"),
+    **dict.fromkeys(("batch_size", "local_batch_size", "bs", "batchsize"), "batch"),
+    **dict.fromkeys(("local_epochs", "local_epoch", "epoch"), "epochs"),
+    **dict.fromkeys(("local_steps",), "steps"),
+    **dict.fromkeys(("num_rounds", "n_rounds", "global_rounds", "global_epoch"), "rounds"),
+    **dict.fromkeys(("num_clients", "n_clients", "client_num", "nodes"), "clients"),
+    **dict.fromkeys(("join_ratio", "fraction_fit", "participation"), "join"),
+    **dict.fromkeys(("alpha", "dirichlet", "dirichlet_alpha"), "beta"),
+    **dict.fromkeys(("optim", "opt"), "optimizer"),
+    **dict.fromkeys(("wd", "l2"), "weight_decay"),
+    **dict.fromkeys(("network", "backbone", "net"), "encoder"),
+    **dict.fromkeys(("target", "y"), "label"),
+}
 KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)  # as `code_from` says
 DEEPEST = 16  # sections in sections, or lists in lists
 LARGEST = 2**1000  # of whole numbers; beyond some thousand digits Python does not even write them
@@ -105,8 +120,41 @@ def one_of(path: str, value: Any, names: Sequence[Any]) -> None:
 
 
 def unknown(key: str, names: Sequence[str]) -> str:
-    """Says that there is no such setting, and which one may be meant."""
-    return f"unknown setting {told(key)}{_nearest(key, names)}"
+    """Return that there is no such setting, and which one may be meant.
+
+    A setting of the same last name is more likely meant than one that is spelled alike.
+
+    >>> unknown("train.lr", ["train.late", "method.lr"])
+    "unknown setting 'train.lr'; did you mean 'method.lr'?"
+    >>> unknown("train.batch_size", ["train.batch", "train.balance"])
+    "unknown setting 'train.batch_size'; did you mean 'train.batch'?"
+    """
+    last = key.rpartition(".")[2]
+    meant = [name for name in names if name.rpartition(".")[2] == MEANT.get(last, last)]
+    if meant:
+        return f"unknown setting {told(key)}; did you mean {' or '.join(map(repr, meant))}?"
+    section = key.rpartition(".")[0]
+    beside = [name for name in names if name.rpartition(".")[0] == section]
+    sections = {name.partition(".")[0] for name in names}
+    return f"unknown setting {told(key)}{_nearest(key, beside or sorted(sections))}"
+
+
+def names_of(cls: type, where: str = "") -> Iterator[str]:
+    """Yield the full names of all settings of a dataclass.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Oven:
+    ...     heat: int = 180
+    >>> list(names_of(Oven, "kitchen."))
+    ['kitchen.heat']
+    """
+    for name, hint in _hints(cls).items():
+        kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        if is_dataclass(kind):
+            yield from names_of(kind, f"{where}{name}.")  # type: ignore[arg-type]
+        else:
+            yield where + name
 
 
 def _nearest(word: str, names: Sequence[str]) -> str:
@@ -200,11 +248,20 @@ def merge(low: Tree, high: Tree) -> Tree:
 
     >>> merge({"a": 1, "b": {"c": 2}}, {"b": {"d": 3}})
     {'a': 1, 'b': {'c': 2, 'd': 3}}
+
+    `head = "ridge"` is short for `head.kind = "ridge"`.
+
+    >>> merge({"head": "ridge"}, {"head": {"filters": 4}})
+    {'head': {'kind': 'ridge', 'filters': 4}}
     """
     merged = dict(low)
     for key, value in high.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = merge(merged[key], dict(value)) if both else value
+        old = merged.get(key)
+        if key == "head":
+            old, value = ({"kind": v} if isinstance(v, str) else v for v in (old, value))
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = merge(dict(old), dict(value))
+        merged[key] = value
     return merged
 
 
@@ -216,11 +273,10 @@ def nest(flat: Tree) -> Tree:
     """
     tree: Tree = {}
     for key, value in flat.items():
-        *path, last = key.split(".")
-        node = tree
-        for name in path:
-            node = node.setdefault(name, {})
-        node[last] = value
+        inner = value
+        for name in reversed(key.split(".")):
+            inner = {name: inner}
+        tree = merge(tree, inner)
     return tree
 
 

@@ -77,7 +77,7 @@ class Adapt(Phase):
             return method.adapt(task, sent, memory, setup.fresh, steps)
 
         stacked = on_device(stack(memories), setup.device)
-        return unstack(mapped(client, stacked, plan), len(sites))
+        return unstack(mapped(task, client, stacked, plan), len(sites))
 
     def prepare(self, sites: Sequence[Site]) -> None:
         if self._leaves_encoder(sites[0].setup.model.task) and self.ticks(sites):

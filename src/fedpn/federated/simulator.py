@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.algorithms.base import FedAvg
+from fedpn.algorithms.base import ONE_BY_ONE, FedAvg
 from fedpn.core import metrics, seeds
 from fedpn.core.errors import UserError
 from fedpn.core.parallel import cohorts_of, lanes, side_by_side
@@ -64,6 +64,7 @@ class Simulator:
         self.gatherer = Gatherer(seed, aggregation or AggregationSettings(), self.faults.max_norm)
         self.asked_cohort, self.path = cohort, path
         self.members: dict[int, Slots] = {}  # what clients have after the rounds
+        self.in_turns = False  # whether it was said that clients cannot be stacked
         self.told: set[int] = set()  # clients of which it was said that they were left out
 
     @property
@@ -126,6 +127,7 @@ class Simulator:
             if len(played.part.weights):
                 parts = self.gatherer.collect(parts, played.part, phase.is_move)
                 loss += played.loss
+        self._tell_order(listener)
         # What would have passed between machines.
         cost = {"sent": len(clients) * weigh(sent), "received": len(there) * upload}
         if not parts:
@@ -171,6 +173,16 @@ class Simulator:
             why = why or (f"its own {strange} is not finite" if strange else "its loss is none")
             name = client_name(self.setup.dataset, client)
             listener.say(f"{phase.name}, round {round_ + 1}: client {name} is left out: {why}")
+
+    def _tell_order(self, listener: Listener) -> None:
+        """Say once where a model's clients cannot be stacked."""
+        if self.setup.network is None or self.setup.model.task not in ONE_BY_ONE or self.in_turns:
+            return
+        self.in_turns = True
+        listener.say(
+            "the model has an operation that PyTorch cannot map over stacked clients; they train "
+            "one after the other, which takes longer"
+        )
 
     def visit(
         self, phases: Sequence[Phase], server: Slots, listener: Listener

@@ -56,7 +56,7 @@ class Train(Phase):
             return train(self.method, task, data, sent, memory, plan, idle)
 
         stacked = on_device(stack(memories), setup.device)
-        upload, after, losses = mapped(client, stacked, plan)
+        upload, after, losses = mapped(task, client, stacked, plan)
         return Replies(
             unstack(after, len(sites)),
             upload,

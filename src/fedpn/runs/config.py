@@ -1,7 +1,7 @@
 """The settings of a run, from presets, TOML and the command line; unknown keys are errors."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from fedpn.algorithms.base import FedAvg
 from fedpn.algorithms.fedpn import FedPN
 from fedpn.core.bounds import Count, Natural, Seed
 from fedpn.core.errors import UserError
-from fedpn.core.settings import Tree, build, leaves, merge, one_of, told, unknown
+from fedpn.core.settings import Tree, build, leaves, merge, names_of, one_of, told, unknown
 from fedpn.data.partition import PARTITIONS
 from fedpn.data.sources.datasets import BUILT_IN
 from fedpn.data.sources.publishers import PUBLISHERS
@@ -76,8 +76,9 @@ class Config:
     @property
     def rule(self) -> str:
         """The rule by which answers are given; "" where a single model always answers."""
-        if self.routing.rule != "auto":
-            return self.routing.rule
+        kind = self.routing.rule
+        if kind != "auto" and (self.router or not find_rule(kind).needs_router):
+            return kind
         return "bayes" if self.router or self.head.kind != TRAINED else ""
 
     @property
@@ -99,16 +100,20 @@ class Config:
         guarded = bool(self.head.noise) or self.aggregation.rule == "private"
         return guarded and len(shape) == 3
 
-    def effort(self, clients: int) -> str:
-        """What a run says beforehand that takes very many local steps; else nothing."""
+    def remarks(self, clients: int) -> Iterator[str]:
+        """Yield what should be known before a run begins: what is left, what takes long."""
+        if self.routing.rule not in ("auto", self.rule):
+            yield (
+                f"routing.rule={self.routing.rule} is left: {self.algorithm} has no score to "
+                "delegate by (routing.router would name one, such as gaussian)"
+            )
         steps = clients * self.rounds * self.train.steps
-        if steps <= LONG:
-            return ""
-        return (
-            f"{clients} clients × {self.rounds} rounds × {self.train.steps} steps are {steps:,} "
-            "local steps, which take long: --rounds and train.steps lower them, --algorithm "
-            "analytic needs none"
-        )
+        if steps > LONG:
+            yield (
+                f"{clients} clients × {self.rounds} rounds × {self.train.steps} steps are "
+                f"{steps:,} local steps, which take long: --rounds and train.steps lower them, "
+                "--algorithm analytic needs none"
+            )
 
     @property
     def headline(self) -> str:
@@ -121,18 +126,17 @@ def resolve(layers: Iterable[Tree]) -> Config:
     layers = list(layers)
     named = [str(layer["algorithm"]) for layer in layers if "algorithm" in layer]
     algorithm = find_algorithm(named[-1] if named else name_of(FedPN))
+    section = section_of(algorithm)
     dataset = chosen_dataset(layers)
     merged: Tree = {"dataset": dataset}
+    settings = [name for name in names_of(Config) if not name.startswith("method.")]
+    known = ["algorithm", *settings, *names_of(algorithm, "method.")]
     for layer in [preset(dataset, algorithm), *layers]:
         _refuse_moved(layer)
+        _refuse_unknown(layer, known, section)
         merged = merge(merged, _fold(layer, algorithm))
-    section = section_of(algorithm)
     method = build(algorithm, merged.pop("method"), section)
     merged.pop("algorithm", None)
-    known = [f.name for f in fields(Config)]
-    for key in merged:
-        if key not in known:
-            raise UserError(unknown(key, sorted({*known, "algorithm", *ALGORITHMS, section})))
     return check(_settle_head(build(Config, merged | {"method": method}, "")))
 
 
@@ -163,6 +167,14 @@ def _settle_head(config: Config) -> Config:
     return replace(config, head=head, rounds=rounds)
 
 
+def _refuse_unknown(layer: Tree, known: Sequence[str], section: str) -> None:
+    """Refuse settings that do not exist; an algorithm's own are checked where they are folded."""
+    sections = {name.rpartition(".")[0] for name in known}
+    for key, _ in leaves(dict(layer)):
+        if key.partition(".")[0] not in (*ALGORITHMS, section) and key not in (*known, *sections):
+            raise UserError(unknown(key, known))
+
+
 def _refuse_moved(layer: Tree) -> None:
     """Names of older versions are told apart from misspelled ones."""
     for key, value in leaves(dict(layer)):
@@ -179,8 +191,6 @@ def _fold(layer: Tree, algorithm: type[FedAvg]) -> Tree:
     algorithms that do not run are checked and left.
     """
     tree, section = dict(layer), section_of(algorithm)
-    if isinstance(tree.get("head"), str):
-        tree["head"] = {"kind": tree["head"]}  # `head=ridge` is short for `head.kind=ridge`
     tree["method"] = merge(_section(tree, "method"), _section(tree, section))
     for name, other in ALGORITHMS.items():
         if name in tree:
@@ -208,15 +218,12 @@ def check(config: Config) -> Config:
         one_of("head.kind", config.head.kind, [TRAINED, *HEADS])
     if ":" not in config.routing.router:
         one_of("routing.router", config.routing.router, ["auto", "none", *ROUTERS])
+    if config.routing.rule != "auto":
+        find_rule(config.routing.rule)
     if needs_posterior(config.router) and config.method.network != "posterior":
         raise UserError(
             f"routing.router={config.router} is of posterior networks, and {config.algorithm} "
             "trains another; use msp, energy, softmax_entropy, gaussian or foreign"
-        )
-    if config.rule and find_rule(config.rule).needs_router and not config.router:
-        raise UserError(
-            f"routing.rule={config.rule} needs a score to delegate by, and {config.algorithm} has "
-            "none of its own; name one with routing.router (--router), such as gaussian"
         )
     if not config.train.steps and not config.train.epochs:
         raise UserError("train.steps and train.epochs are both 0; a round needs some local work")

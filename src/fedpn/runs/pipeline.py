@@ -66,8 +66,8 @@ def run(
         for line in (setup.dataset.note, *setup.dataset.remarks):
             if line:
                 listener.say(f"{setup.dataset.name}: {line}")
-        if effort := config.effort(setup.federation.clients):
-            listener.say(effort)
+        for remark in config.remarks(setup.federation.clients):
+            listener.say(remark)
         listener.begin(out)
         try:
             simulator = simulate(config, setup, out)

@@ -1,5 +1,6 @@
 """Data that are in memory already: arrays, data frames, PyTorch datasets -> pooled rows."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from fedpn.data.sources.table import ALL, Wanted, of_frame, of_table
 
 NAME = "in memory"
 WAYS = (
-    "give (x, y) or (x, y, client) as arrays, a data frame, a PyTorch dataset of (x, y), a fedpn "
-    "Dataset, or the name or path of a set"
+    "give (x, y) or (x, y, client) as arrays, a data frame, a PyTorch dataset of the same, a "
+    "fedpn Dataset, or the name or path of a set"
 )
 
 
@@ -30,7 +31,7 @@ def take(data: Any, wanted: Wanted = ALL) -> Dataset:
     if isinstance(data, tuple | list) and len(data) in (2, 3):
         return _of_arrays(*data)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        return _of_pairs(data)
+        return _of_items(data)
     raise UserError(f"dataset is a {type(data).__name__}: {WAYS}")
 
 
@@ -48,21 +49,23 @@ def _of_arrays(x: Any, y: Any, client: Any = None) -> Dataset:
     return Dataset(NAME, rows, labels, classes, owner, clients, remarks=remarks)
 
 
-def _of_pairs(data: Any) -> Dataset:
-    """A PyTorch dataset; its `classes` name the classes, where it has such a list."""
+def _of_items(data: Any) -> Dataset:
+    """A PyTorch dataset of `(x, y)` or `(x, y, client)`; its `classes` name the classes."""
     try:
-        pairs = [data[i] for i in range(len(data))]
-        x = np.stack([np.asarray(pair[0]) for pair in pairs])
-        y = np.array([np.asarray(pair[1]).item() for pair in pairs])
+        columns = list(zip(*(data[i] for i in range(len(data))), strict=True))
+        if len(columns) not in (2, 3):
+            raise ValueError(f"an item has {len(columns)} parts")
+        x = np.stack([np.asarray(cell) for cell in columns[0]])
+        names = [np.array([np.asarray(c).item() for c in column]) for column in columns[1:]]
     except (TypeError, ValueError, IndexError, KeyError) as error:
         raise UserError(
-            f"dataset is a {type(data).__name__} whose items are no (x, y), all of one "
-            f"shape ({error}): {WAYS}"
+            f"dataset is a {type(data).__name__} whose items are no (x, y) or (x, y, client), all "
+            f"of one shape ({error}): {WAYS}"
         ) from None
-    found = _of_arrays(x, y)
-    names = getattr(data, "classes", None)
-    if isinstance(names, list | tuple) and len(names) == len(found.classes):
-        return Dataset(NAME, found.x, found.y, tuple(map(str, names)), remarks=found.remarks)
+    found = _of_arrays(x, *names)
+    classes = getattr(data, "classes", None)
+    if isinstance(classes, list | tuple) and len(classes) == len(found.classes):
+        return replace(found, classes=tuple(map(str, classes)))
     return found
 
 
