@@ -229,7 +229,7 @@ class Norms(Router):
 def test_named_sets_run_under_their_presets(real_data, tmp_path):
     """What is typed goes over them."""
     out = tmp_path / "run"
-    settings = ["--dataset", "mnist", "--set", "method.lr=0.005", *QUICK]
+    settings = [*QUICK, "--dataset", "mnist", "--set", "method.lr=0.005"]
     assert main(["run", *settings, "--out", str(out)]) == 0
     config = read_toml(out / "config.toml")
     assert (config["rounds"], config["clients"]) == (1, 4)

@@ -20,7 +20,7 @@ import fedpn
 from blocks import LEFT, ROOT, blocks_of, pages
 from fedpn.cli.main import _parser, main
 from shell import calls
-from world import SMALL, Kept, furnish, named_set, typed
+from world import Kept, furnish, named_set, small, typed
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -55,7 +55,7 @@ class Reader:
 
     def run(self, out, **settings):
         """`fedpn.run`, small; its report is drawn elsewhere."""
-        out, chosen = Path(out), settings | SMALL
+        out, chosen = Path(out), settings | small(settings)
         with self.patch.context() as here:
             here.setattr("fedpn.reporting.report.write_page", _page)
             if _is_own(chosen):
@@ -67,9 +67,9 @@ class Reader:
     def sweep(self, out, over, seeds=3, **settings):
         """`fedpn.sweep` of one cell, in this process, for the data are in memory."""
         data = fedpn.open_dataset("digits")
-        small = settings | SMALL | {"dataset": (data.x[:600, 0], data.y[:600])}
+        chosen = settings | {"dataset": (data.x[:600, 0], data.y[:600])}
         first = {key: values[:1] for key, values in over.items()}
-        return self.really_sweep(out, over=first, seeds=1, **small)
+        return self.really_sweep(out, over=first, seeds=1, **chosen | small(chosen))
 
     def follow(self, block):
         furnish(self.place, block.body, self.run)
@@ -110,7 +110,16 @@ def does_fedpn(reader, words):
         if words[0] == "run":
             run_small(reader, options, words)
         elif words[0] == "sweep":
-            _done([*_first_values(words), *typed(SMALL), "--seeds", "1", "--jobs", "1"])
+            _done(
+                [
+                    *_first_values(words),
+                    *typed(small(_named(options))),
+                    "--seeds",
+                    "1",
+                    "--jobs",
+                    "1",
+                ]
+            )
         elif words[0] == "serve":
             serve(reader, options, words)
         else:
@@ -122,19 +131,27 @@ def run_small(reader, options, words):
     if int(options.seed or 0) > 1:
         return  # two seeds stand for all
     out = reader.place / (options.out or "runs/" + _default(options))
-    small = [*words, *typed(SMALL), "--overwrite", "--out", str(out)]
+    quick = [*words, *typed(small(_named(options))), "--overwrite", "--out", str(out)]
     if re.search(r"\.py:|\.csv|scans", " ".join(words)):
-        _done(small)
+        _done(quick)
     else:
-        reader.kept(repr(sorted(small[:-1])), out, lambda: _done(small))
+        reader.kept(repr(sorted(quick[:-1])), out, lambda: _done(quick))
 
 
 def _done(words):
     assert main(words) == 0, f"fedpn {shlex.join(words)}"
 
 
+def _named(options):
+    """The data that a command names, or its config file."""
+    return {"dataset": options.dataset or options.config}
+
+
 def _default(options):
-    return f"{options.dataset or 'digits'}-{options.algorithm or 'fedpn'}-{options.seed or 0}"
+    usual = "digits" if options.clients else "offices"
+    return (
+        f"{Path(options.dataset or usual).stem}-{options.algorithm or 'fedpn'}-{options.seed or 0}"
+    )
 
 
 def _expanded(place, word):

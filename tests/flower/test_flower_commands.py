@@ -402,7 +402,7 @@ def test_flowers_programs_keep_to_themselves(monkeypatch, tmp_path):
 
 
 def test_without_flower_there_is_a_way_out(monkeypatch):
-    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    monkeypatch.setattr(environment, "is_here", lambda name: False)
     with pytest.raises(UserError, match=r"pip install 'fedpn\[flower\]'"):
         environment.program("flwr")
 

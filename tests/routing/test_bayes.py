@@ -101,7 +101,7 @@ def test_outcomes_follow_from_the_chance_of_being_own():
         decision.total.tolist(),
         strict=True,
     ):
-        assert "% own" in rule.reason(Outcome(number), Scores(*scores))
+        assert "likely this client's" in rule.reason(Outcome(number), Scores(*scores))
     away = rule.decide(views(shared, shared, share=0.001))
     assert away.outcome.tolist()[2:] == [2, 3]
     assert away.delegated.sum() >= 3

@@ -151,6 +151,7 @@ def test_rounds_of_a_trained_head(place, tmp_path):
     """The recipe is learned before the network, whatever the network learns by."""
     quick = {"rounds": 2, "train__steps": 2, "method__adapt_epochs": 1, "method__adapt_steps": 4}
     columns = {"data__label": "Diagnose", "data__client": "Klinik"}
-    run = fedpn.run(tmp_path / "run", dataset=str(place / "clinic.csv"), **quick, **columns)
+    quick |= columns | {"algorithm": "fedpn"}
+    run = fedpn.run(tmp_path / "run", dataset=str(place / "clinic.csv"), **quick)
     again = fedpn.run(tmp_path / "run", resume=True, rounds=3)
     assert (run["rounds"], again["rounds"]) == (2, 3)

@@ -89,7 +89,7 @@ def scrambled(images: Array, seed: int, client: int) -> Array:
     """Shuffle the pixels of each image by itself: a stranger of the same brightness and contrast.
 
     >>> images = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
-    >>> (np.sort(scrambled(images, 0, 0).reshape(2, 16)) == images.reshape(2, 16)).all()
+    >>> bool((np.sort(scrambled(images, 0, 0).reshape(2, 16)) == images.reshape(2, 16)).all())
     True
     """
     n, channels, height, width = images.shape

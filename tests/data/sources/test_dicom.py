@@ -237,5 +237,7 @@ def test_without_pydicom_one_is_told_what_to_install(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match=r"a\.dcm is DICOM, which needs pydicom.*: pip install 'fedpn\[dicom"):
+    with pytest.raises(
+        UserError, match=r"a\.dcm is DICOM, which needs pydicom.*: pip install 'fedpn\[dicom"
+    ):
         from_bytes(content, "a.dcm", GREY)

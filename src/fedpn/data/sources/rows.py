@@ -72,6 +72,6 @@ def _as_bytes(values: Array, what: str) -> tuple[Array, str]:
     raise UserError(
         f"{what} has {values.ndim} axes, as images have, but holds values from {low:g} to "
         f"{high:g}; pixels are bytes from 0 to 255 or floats from 0 to 1. Bring images there; of "
-        f"series and other numbers give {what}.reshape(len({what}), -1), which a network of your own "
-        "(model.encoder) may shape back"
+        f"series and other numbers give {what}.reshape(len({what}), -1), which a network of your "
+        "own (model.encoder) may shape back"
     )
