@@ -23,8 +23,9 @@ from fedpn.federated.checkpoint import Journal
 from fedpn.federated.listener import Listener
 from fedpn.federated.site import Setup
 from fedpn.runs.config import Config, resolve, to_tree
-from fedpn.runs.pipeline import about_run, judge, play, simulate
-from fedpn.runs.prepare import assemble, deal, who_trains
+from fedpn.runs.identity import identity_of
+from fedpn.runs.pipeline import judge, play, simulate
+from fedpn.runs.prepare import assemble, deal, fingerprint, who_trains
 from fedpn.runs.studies.alone import alone
 from fedpn.runs.studies.grid import Cell
 
@@ -52,7 +53,8 @@ def judge_on_tuning_rows(
     setup = prepare_tuning(config, dealt, given)
     store.make_folder(place)
     simulator = simulate(config, setup, place)
-    journal = Journal(place, about_run(setup), say=listener.say)
+    identity = identity_of(config, fingerprint(setup.dataset), f"a sweep dealt by seed {dealt}")
+    journal = Journal(place, identity.facts, say=listener.say)
     journal.check()
     found = play(config, simulator, journal, listener)
     return judge(config, setup, [found.records[c]["evaluate"] for c in range(simulator.clients)])
