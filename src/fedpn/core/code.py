@@ -108,11 +108,11 @@ def _loaded_text(path: Path, root: Path) -> str:
 def _seen(module: ModuleType) -> str | None:
     """The text of a module when it was first looked at after it was loaded."""
     load, text = vars(module).get(SEEN, (None, None))
-    if load is not module.__spec__ or load is None:
-        file = getattr(module, "__file__", None)
-        text = _read(Path(file)) if file and file.endswith(".py") else None
+    if load is None or load is not module.__spec__:
+        file = getattr(module, "__file__", None) or ""
+        text = _read(Path(file)) if file.endswith(".py") else None
         vars(module)[SEEN] = module.__spec__, text
-    return text
+    return None if text is None else str(text)
 
 
 def _read(path: Path) -> str:

@@ -69,6 +69,16 @@ def identity_of(config: Config, data: str = "", kind: str = SIMULATED) -> Identi
     return Identity(kind, flat, own_code(tree), data)
 
 
+def refuse_other_code(config: Config, base: Path) -> None:
+    """Refuses to go on from a finished run with another version of its code."""
+    if not (base / store.IDENTITY).exists():  # of an older fedpn
+        return
+    store.verify(base, [store.IDENTITY])
+    before, now = store.read_json(base / store.IDENTITY), identity_of(config).tree
+    if odd := differences({"code": _text(before["code"])}, {"code": _text(now["code"])}):
+        raise UserError(f"{base} was made with other code: {odd}")
+
+
 def _facts(tree: Tree) -> dict[str, str]:
     return {k: value if isinstance(value, str) else _text(value) for k, value in tree.items()}
 

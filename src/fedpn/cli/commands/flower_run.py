@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
             _table(Path(order.out))
         print(f"report: {order.out}/report.html")
     else:
-        say("go on with the same command and --resume")
+        say(order.again)
     return status
 
 
@@ -144,7 +144,8 @@ def _follow(home: Path, app: Path, order: Any, logs: bool) -> int:
         try:
             with whole():  # a run that was submitted has a number to be stopped by
                 run = launch.submit(home, app, order)
-            launch.follow(home, run, _hear(display), display.say if logs else lambda line: None)
+            log = display.say if logs else lambda line: None
+            launch.follow(home, run, _hear(display), log, order.again)
         except KeyboardInterrupt:
             if run:
                 display.say("stopping the run")

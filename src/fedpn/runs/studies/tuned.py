@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fedpn.core import store
+from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree
 from fedpn.core.summary import SETS
 from fedpn.data.dataset import Dataset
@@ -22,6 +23,7 @@ from fedpn.data.federation import tuning
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.listener import Listener
 from fedpn.federated.site import Setup
+from fedpn.runs.code import digests, own_code
 from fedpn.runs.config import Config, resolve, to_tree
 from fedpn.runs.identity import identity_of
 from fedpn.runs.pipeline import judge, play, simulate
@@ -69,6 +71,9 @@ def fill(
         if read_record(file) is not None:
             return
         config = resolve([settings])
+        if digests(own_code(settings)) != about["code"]:
+            names = ", ".join(about["code"])
+            raise UserError(f"{names}: edited while the sweep was at work; sweep again")
         metrics = judge_on_tuning_rows(config, about["dealt"], place, listener, given)
         figures = {key: value for key, value in metrics.items() if key not in LEFT_OUT}
         store.write_json(file, {"format": FORMAT, **about, "figures": figures})
@@ -81,6 +86,7 @@ def about_cell(cell: Cell) -> dict[str, Any]:
         "key": cell.key,
         "dealt": cell.dealt,
         "data": cell.data,
+        "code": cell.code,
         "seed": cell.config.seed,
         "settings": cell.settings,
     }
