@@ -134,7 +134,8 @@ def test_an_unfinished_run_knows_itself_too(two, tmp_path, capsys):
     assert "fedavg.lr was 0.02 and is now 0.06" in capsys.readouterr().err
     (out / "config.toml").write_text(text)
     assert main(["run", "--resume", "--out", str(out)]) == 0
-    assert (out / STATE).read_bytes() == (two / "run" / STATE).read_bytes()
+    model = "shared.safetensors"
+    assert (out / model).read_bytes() == (two / "run" / model).read_bytes()
 
 
 def test_a_link_to_a_run_is_that_run(two, run, tmp_path, capsys):
@@ -187,7 +188,8 @@ def test_code_that_is_edited_while_it_is_loaded_is_not_taken_for_the_new(mine):
     assert not (mine / "two" / "config.toml").exists()
     forgotten()
     fedpn.run("two", **settings)
-    assert (mine / "one" / STATE).read_bytes() != (mine / "two" / STATE).read_bytes()
+    models = [(mine / name / "shared.safetensors").read_bytes() for name in ("one", "two")]
+    assert models[0] != models[1]
 
 
 def test_a_run_answers_by_the_helper_that_was_kept_with_it(mine):

@@ -44,7 +44,7 @@ def _sweep(options: argparse.Namespace) -> int:
         there = len(study.cells) - len(jobs)
         already = f", {there} of which are there already" if there else ""
         if edited := study.edited():
-            already += f"; others are run again, for {', '.join(edited)} was edited"
+            already += f"; {', '.join(edited)} was edited, so that cells are run again"
         print(f"{len(study.cells)} cells{already}: {study.out}", file=sys.stderr)
         with Overall(jobs) as display, Interrupt() as interrupt:
             wrong = study.play(options.jobs, display, interrupt)
