@@ -99,6 +99,7 @@ def _serve(grid: Grid, terms: Terms, watching: Watching) -> dict[str, Any]:
     identity = identity_of(kept, kind=ENGINE if terms.base is None else CHANGED)
     if terms.resume:
         identity.check(out)
+        Journal(out, identity.facts).check()
     else:
         identity.keep(out)
     store.write_toml(out / "config.toml", to_tree(kept))
