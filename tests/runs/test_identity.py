@@ -203,8 +203,9 @@ def test_a_run_answers_by_the_helper_that_was_kept_with_it(mine):
         for module in ("doubt", "share"):
             sys.modules.pop(module, None)
         fedpn.run(name, **(settings | {"algorithm": "ditto"}))
-    for name in ("doubt.py", "share.py"):
-        (mine / name).unlink()
+    for module in ("doubt", "share"):
+        (mine / f"{module}.py").unlink()
+        del sys.modules[module]
     images = load_dataset("digits").x[:20]
     scores = [fedpn.load(run, 0, trust=True)(images) for run in ("one", "two", "one")]
     reasons = [[answer.reason for answer in answers] for answers in scores]
