@@ -25,7 +25,7 @@ INSIDE = {
         limits · schema
     """,
     "runs": """
-        studies / api / defaults · membership · result / pipeline /
+        studies / api / defaults · membership · result / pipeline / identity /
         code · directory · figures · glossary · measure · phases · prepare
         / config · evaluate · trackers / settings
     """,
@@ -65,7 +65,7 @@ INSIDE = {
     "core": """
         rows /
         extras · gradient · optim · promises · settings · source · store · task /
-        tensors /
+        code · tensors /
         aligned · allocator · bounds · dirichlet · errors · gaussian · metrics · noise · pace
         · paired · parallel · plain · products · seeds · summary · tracing · trees
     """,

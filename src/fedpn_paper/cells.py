@@ -9,12 +9,13 @@ from typing import Any
 from fedpn.algorithms import find_algorithm
 from fedpn.core import store
 from fedpn.core.settings import leaves
-from fedpn.federated.checkpoint import HISTORY, STATE
+from fedpn.federated.checkpoint import HISTORY, STATE, adopt
 from fedpn.federated.heads import TRAINED
 from fedpn.federated.listener import Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, preset, resolve, to_tree
 from fedpn.runs.directory import refuse_changes
+from fedpn.runs.identity import identity_of
 from fedpn.runs.studies.alone import alone
 
 Tree = dict[str, Any]
@@ -176,4 +177,7 @@ def _branch(trained: Path, path: Path, config: Config) -> None:
     for name in ROUNDS:
         if (trained / name).exists():
             shutil.copyfile(trained / name, path / name)
+    identity = identity_of(config, store.read_json(trained / store.IDENTITY)["data"])
+    identity.keep(path)
+    adopt(path, identity.facts)
     store.write_toml(path / "config.toml", to_tree(config))

@@ -11,8 +11,10 @@ from fedpn.federated.simulator import Simulator
 from fedpn.federated.site import Setup
 from fedpn.federated.training import Train
 from fedpn.runs.config import Config
+from fedpn.runs.identity import identity_of
 from fedpn.runs.phases import phases_of
-from fedpn.runs.pipeline import about_run, simulate
+from fedpn.runs.pipeline import simulate
+from fedpn.runs.prepare import fingerprint
 
 
 class Trained(NamedTuple):
@@ -31,7 +33,8 @@ def train(config: Config, setup: Setup, out: Path, listener: Listener) -> Traine
     """Plays the rounds into `out`, or goes on with them."""
     out.mkdir(parents=True, exist_ok=True)
     simulator = simulate(config, setup, out)
-    journal = Journal(out, about_run(setup), say=listener.say)
+    identity = identity_of(config, fingerprint(setup.dataset))
+    journal = Journal(out, identity.facts, say=listener.say)
     rounds = [phase for phase in phases_of(config) if isinstance(phase, Train)]
     first = config.method.init(setup.model.task, setup.fresh)
     found = conduct(rounds, simulator, first, journal, listener, config.faults.patience)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -32,8 +33,8 @@ from fedpn.data.census import (
     split_values,
     take_census,
 )
-from fedpn.federated.checkpoint import Journal, State
-from fedpn.flower.app import records, whole
+from fedpn.federated.checkpoint import STATE, Journal, State
+from fedpn.flower.app import records, server, whole
 from fedpn.flower.app import roster as roster_module
 from fedpn.flower.app.records import has_tensors, unpack
 from fedpn.flower.app.server import serve
@@ -45,6 +46,7 @@ from fedpn.flower.app.terms import read_terms
 from fedpn.reporting import report
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve, to_tree
+from fedpn.runs.identity import identity_of
 from fedpn.runs.phases import phases_of
 from fedpn.runs.prepare import deal, fingerprint, prepare
 from fedpn.serving.bundle import read_about
@@ -127,7 +129,7 @@ def test_simulator_and_flower_are_the_same_federation(case, tmp_path):
     assert len({len(rows) for rows in labels}) == NODES  # unequal indeed
     data = fingerprint(ready.dataset)
     simulator = pipeline.simulate(config, ready, tmp_path / "simulated")
-    journal = Journal(tmp_path / "simulated", pipeline.about_run(ready))
+    journal = Journal(tmp_path / "simulated", identity_of(config, data).facts)
     simulated = journal.load(State({}), simulator.restore)
     standing = read_standing(tmp_path / "flower")
     assert standing.round == simulated.round == 3
@@ -879,6 +881,52 @@ def test_nodes_join_a_finished_federation_and_leave_it(tmp_path):
     assert (three["head/matrix"] != four["head/matrix"]).any()
     for name, tensor in three.items():
         torch.testing.assert_close(left[name], tensor, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("cut", [KeyboardInterrupt, OSError(28, "full")])
+def test_a_change_of_a_federation_is_published_whole_or_not_at_all(cut, tmp_path, monkeypatch):
+    """What was left half made went on by --resume as a federation of the newcomer alone."""
+    config, all_of = settings("analytic", CLOSED), nodes(tmp_path / "nodes")
+    three, four = tmp_path / "three", tmp_path / "four"
+    conduct(some(all_of, 100, 101, 102), config, three, nodes=3)
+    before = {path.name: path.read_bytes() for path in three.iterdir()}
+
+    def fail(*given):
+        raise cut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "write_models", fail)
+        with pytest.raises((KeyboardInterrupt, OSError)):
+            conduct(some(all_of, 101, 103), config, four, nodes=2, base=str(three))
+    assert {path.name for path in tmp_path.iterdir()} == {"nodes", "three"}
+    assert {path.name: path.read_bytes() for path in three.iterdir()} == before
+    conduct(some(all_of, 101, 103), config, four, nodes=2, base=str(three))
+    status = json.loads((four / "status.json").read_text())
+    assert (status["ended"], status["name"]) == ("finished", "four")
+    with pytest.raises(fedpn.UserError, match="a run of Flower with --base, not of Flower"):
+        conduct(some(all_of, 101, 103), config, four, nodes=2, resume=True)
+
+
+def test_a_run_on_flower_goes_on_as_itself_alone(tmp_path):
+    """With a checkpoint of another rate, or a config that was edited, it is refused."""
+    grid = LocalGrid(nodes(tmp_path / "nodes"))
+    config, faster = (settings("fedavg", {"rounds": 1, "fedavg": {"lr": r}}) for r in (0.02, 0.06))
+    run, other = tmp_path / "run", tmp_path / "other"
+    conduct(grid, config, run)
+    conduct(LocalGrid(nodes(tmp_path / "others")), faster, other)
+    longer = replace(config, rounds=2)
+    kept = (run / STATE).read_bytes()
+    (run / STATE).write_bytes((other / STATE).read_bytes())
+    with pytest.raises(fedpn.UserError, match=r"fedavg.lr was 0.06 and is now 0.02"):
+        conduct(grid, longer, run, resume=True)
+    (run / STATE).write_bytes(kept)
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace("lr = 0.02", "lr = 0.06"))
+    with pytest.raises(fedpn.UserError, match=r"fedavg.lr was 0.02 and is now 0.06"):
+        conduct(grid, replace(faster, rounds=2), run, resume=True)
+    (run / "config.toml").write_text(text)
+    conduct(grid, longer, run, resume=True)
+    assert metrics(run)["rounds"] == 2
 
 
 @pytest.mark.parametrize(

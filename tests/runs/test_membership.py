@@ -1,16 +1,23 @@
 """Clients that come later and clients that leave: as if they had always, or never, been there."""
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import fedpn
+from fedpn.cli.main import main
 from fedpn.core.errors import UserError
 from fedpn.core.trees import unflatten
 from fedpn.data.sources import datasets
 from fedpn.federated.heads import make_head
 from fedpn.federated.heads.sums import pack, solve, unpack
+from fedpn.federated.listener import Stopped
 from fedpn.federated.site import Site
 from fedpn.runs import pipeline
 from fedpn.runs.config import resolve
@@ -169,3 +176,76 @@ def test_clients_can_be_left_out_from_the_beginning():
     for names, words in ((["7"], "no client is called"), (list("01234"), "nobody is left")):
         with pytest.raises(UserError, match=words):
             prepare(resolve([SMALL, {"data": {"without": names}}]))
+
+
+@pytest.mark.parametrize("command", ["join", "update", "forget", "wholly"])
+@pytest.mark.parametrize("cut", [KeyboardInterrupt, Stopped("early"), OSError(28, "full")])
+def test_what_is_cut_short_leaves_nothing(command, cut, tmp_path, monkeypatch, capsys):
+    """A directory that was left half made went on, by --resume, with the newcomer's rows alone."""
+    digits = datasets.load("digits")
+    np.savez(tmp_path / "all.npz", images=digits.x[:900, 0], labels=digits.y[:900])
+    np.savez(tmp_path / "new.npz", images=digits.x[900:1000, 0], labels=digits.y[900:1000])
+    run, out = tmp_path / "run", tmp_path / "out"
+    pipeline.run(resolve([SMALL | {"dataset": str(tmp_path / "all.npz")}]), run)
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    data = [] if command in ("forget", "wholly") else [str(tmp_path / "new.npz")]
+    verb = "forget" if command == "wholly" else command
+    asked = [verb, str(run), *data, "--client", "Oslo" if verb == "join" else "1"]
+    asked += ["--out", str(out), *(["--wholly"] if command == "wholly" else [])]
+
+    def fail(*given):
+        raise cut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "write_models", fail)
+        assert main(asked) == (1 if isinstance(cut, OSError) else 130)
+    told = capsys.readouterr().err
+    assert isinstance(cut, OSError) or (f"{run} is as it was" in told and "begins anew" in told)
+    assert {path.name for path in tmp_path.iterdir()} == {"all.npz", "new.npz", "run"}
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    assert main(["run", "--resume", "--out", str(out)]) == 2
+    assert main(asked) == 0 and fedpn.open(out)["clients"] in (1, 4)
+
+
+KILL = """
+import os, signal, sys
+from fedpn.cli.main import main
+from fedpn.runs import pipeline
+pipeline.write_models = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
+
+
+def test_what_is_killed_is_cleared_away_by_the_next(done, newcomer, tmp_path):
+    asked = ["join", str(done), str(newcomer), "--client", "Oslo", "--out", str(tmp_path / "oslo")]
+    killed = subprocess.run([sys.executable, "-c", KILL, *asked], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".oslo.")
+    assert main(asked) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["oslo"]
+
+
+def test_a_link_to_an_empty_folder_is_filled(done, newcomer, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "oslo").symlink_to(tmp_path / "disk")
+    join(done, str(newcomer), "Oslo", tmp_path / "oslo")
+    assert (tmp_path / "oslo").is_symlink() and (tmp_path / "disk/bundle.json").exists()
+    with pytest.raises(UserError, match="is not empty"):
+        join(done, str(newcomer), "Bergen", tmp_path / "oslo")
+
+
+def test_who_joins_meets_the_code_that_was_kept(newcomer, tmp_path, monkeypatch):
+    """Not that which lies about under its name by now."""
+    monkeypatch.chdir(tmp_path)
+    means = Path(__file__).parents[1] / "extensions" / "class_means.py"
+    (tmp_path / "means.py").write_text(means.read_text())
+    own = SMALL | {"head": {"kind": "means.py:Means"}, "algorithm": "fedavg", "rounds": 1}
+    pipeline.run(resolve([own]), tmp_path / "run")
+    (tmp_path / "means.py").write_text("raise RuntimeError('another')\n")
+    sys.modules.pop("means")
+    with pytest.raises(UserError, match="add --trust"):
+        join(tmp_path / "run", str(newcomer), "Oslo", tmp_path / "oslo")
+    join(tmp_path / "run", str(newcomer), "Oslo", tmp_path / "oslo", trust=True)
+    assert (tmp_path / "oslo/code/means.py").read_text() == means.read_text()
+    sys.modules.pop("means")

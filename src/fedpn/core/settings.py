@@ -4,27 +4,23 @@ A setting is a field: its type says what it may be, `Annotated[..., "words"]` wh
 """
 
 import difflib
-import importlib
-import importlib.util
-import sys
 import tomllib
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fedpn.core.bounds import Bounds
+from fedpn.core.code import find_module
 from fedpn.core.errors import UserError
 
 T = TypeVar("T")
 Tree = dict[str, Any]
 CODE = (  # settings that may name code of the user's own
     *("algorithm", "model.encoder", "model.density", "data.partition"),
-    *("head.kind", "routing.router", "routing.rule"),
+    *("head", "head.kind", "routing.router", "routing.rule"),  # `head` is short for `head.kind`
 )
 # What settings are called elsewhere.
 MEANT = {
@@ -41,7 +37,6 @@ MEANT = {
     **dict.fromkeys(("network", "backbone", "net"), "encoder"),
     **dict.fromkeys(("target", "y"), "label"),
 }
-KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)  # as `code_from` says
 DEEPEST = 16  # sections in sections, or lists in lists
 LARGEST = 2**1000  # of whole numbers; beyond some thousand digits Python does not even write them
 LONGEST = 200  # characters of a value that is told
@@ -164,31 +159,11 @@ def _nearest(word: str, names: Sequence[str]) -> str:
     return f"; choose one of {', '.join(sorted(filter(None, names)))}"
 
 
-@contextmanager
-def code_from(folder: Path | None) -> Iterator[None]:
-    """Within it, code of the user's own is that of a folder, where it has a file of that name."""
-    token = KEPT.set(folder)
-    try:
-        yield
-    finally:
-        KEPT.reset(token)
-
-
 def find_object(setting: str, spec: str, kind: str) -> Any:
     """Imports an object of the user's own: `file.py:name` or `module:name`."""
     module, _, attribute = spec.rpartition(":")
-    place = Path.cwd()  # where people keep what they write
     try:
-        if module.endswith(".py"):
-            place, module = Path(module).resolve().parent, Path(module).stem
-        if module.startswith("."):
-            raise ImportError("a module's name does not begin with a dot")
-        kept = KEPT.get()
-        if kept is not None and (kept / f"{module}.py").exists():
-            place = kept
-        elif str(place) not in sys.path:
-            sys.path.insert(0, str(place))
-        found = _module(module, place / f"{module}.py")
+        found: Any = find_module(spec)
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
@@ -199,30 +174,28 @@ def find_object(setting: str, spec: str, kind: str) -> Any:
     return found
 
 
-def _module(name: str, file: Path) -> Any:
-    """The module of a file, though another of its name may be loaded."""
-    loaded = getattr(sys.modules.get(name), "__file__", None)
-    if not file.exists() or (loaded and Path(loaded).resolve() == file.resolve()):
-        return importlib.import_module(name)
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:  # as an import does: nothing that is half made stays
-        del sys.modules[name]
-        raise
-    return module
-
-
 def named_code(tree: Tree) -> dict[str, str]:
     """The settings that name code of somebody's own, which is run when it is found.
 
     >>> named_code({"algorithm": "mine.py:Own", "routing": {"router": "msp"}, "dataset": "a:b"})
     {'algorithm': 'mine.py:Own'}
+    >>> named_code({"head": "mine.py:Head"})
+    {'head': 'mine.py:Head'}
     """
     return {k: v for k, v in leaves(tree) if k in CODE and isinstance(v, str) and ":" in v}
+
+
+def need_trust(tree: Tree, where: Any, trust: bool, typed: Collection[Any] = ()) -> None:
+    """Refuse code that a file names, unless the file is trusted or the same code was typed.
+
+    The one rule for configs, runs and exported folders: to find code is to run it.
+    """
+    strange = [value for value in named_code(tree).values() if value not in typed]
+    if strange and not trust:
+        raise UserError(
+            f"{where} names code of its own ({', '.join(strange)}), which would be run; if you "
+            "know where it comes from, add --trust (from Python, trust=True)"
+        )
 
 
 def words(cls: type) -> dict[str, str]:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
+from fedpn.core.code import TEXT
 from fedpn.core.errors import UserError
 
-OWN, TEXT = "own_", "__text__"  # a made module's name begins with it, and has its text under it
+OWN = "own_"  # the name of a module that was made here begins with it
 PLAIN = (int, float, str, bool, bytes, type(None))
 
 

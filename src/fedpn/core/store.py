@@ -20,7 +20,8 @@ from fedpn.core.trees import Params
 MANIFEST, LOCK = "manifest.json", ".lock"
 PASSING = "status.json"  # how a run stands: replaced as it goes, and no part of what it came to
 CODE = "code"  # a folder below: files of the user's own that models need
-BEGUN = {LOCK, "config.toml", "history.jsonl", "memories.bin", PASSING}
+IDENTITY = "identity.json"  # who a run is, from its beginning on
+BEGUN = {LOCK, IDENTITY, CODE, "config.toml", "history.jsonl", "memories.bin", PASSING}
 LONGEST = 300  # characters of a library's words
 SEALED, UNSEALED = {".safetensors", ".json", ".jsonl", ".toml", ".html"}, {MANIFEST, PASSING}
 
@@ -120,8 +121,11 @@ def drafted(path: Path) -> Iterator[Path]:
     _refuse_file(path)
     if path.exists() and not _empty(path):
         raise UserError(f"--out {path} is not empty; choose another")
+    path = path.resolve()  # a link stays one
+    for left in path.parent.glob(f".{path.name}.*/{LOCK}"):  # by one who was killed, perhaps
+        with suppress(UserError), held(left.parent):
+            shutil.rmtree(left.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(draft, ignore_errors=True)
     make_folder(draft)
     try:
         yield draft
@@ -268,7 +272,7 @@ def seal(directory: Path) -> None:
 
 def code_of(directory: Path) -> list[str]:
     """The files of the user's own that a directory holds."""
-    return sorted(f"{CODE}/{p.name}" for p in (directory / CODE).glob("*.py"))
+    return sorted(p.relative_to(directory).as_posix() for p in (directory / CODE).rglob("*.py"))
 
 
 def verify(directory: Path, names: list[str]) -> None:

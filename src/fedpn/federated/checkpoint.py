@@ -20,7 +20,7 @@ from fedpn.core.trees import Params, Slots, flatten, unflatten
 
 STATE, BEFORE, HISTORY = "state.safetensors", "state.before.safetensors", "history.jsonl"
 SECONDS = 30.0  # between checkpoints, where no number of rounds is set
-FORMAT = "2"
+FORMAT = "3"
 KEPT = "kept."  # marks what a transport keeps among the tensors
 
 
@@ -57,7 +57,7 @@ class Journal:
         for name in (STATE, BEFORE):
             if self.out is not None and (self.out / name).exists():
                 try:
-                    self._compare(read_state(self.out / name)[1])
+                    self._compare(name, read_state(self.out / name)[1])
                 except store.Damaged:
                     continue
                 return
@@ -69,7 +69,7 @@ class Journal:
             assert self.out is not None
             try:
                 tensors, about = read_state(self.out / name)
-                self._compare(about)
+                self._compare(name, about)
                 kept = {n.removeprefix(KEPT): t for n, t in tensors.items() if n.startswith(KEPT)}
                 restore(kept, about)
             except store.Damaged as error:
@@ -86,14 +86,9 @@ class Journal:
             raise damage
         return first
 
-    def _compare(self, about: Mapping[str, str]) -> None:
-        for key, value in self.about.items():
-            if about.get(key) != value:
-                words = {
-                    "data": "the data are not those with which the run began",
-                    "engine": f"this is a run of {about.get('engine')}, not of {value}",
-                }
-                raise UserError(f"--resume: {words.get(key, f'{key} has changed')}")
+    def _compare(self, name: str, about: Mapping[str, str]) -> None:
+        if odd := differences(about, self.about):
+            raise UserError(f"--resume: {self.out}/{name} is of another run: {odd}")
 
     def _history(self, rounds: int) -> list[str]:
         """The lines of the rounds of a checkpoint; damage is told before any round is played."""
@@ -145,6 +140,39 @@ class Journal:
         self._spoilt = False
         (self.out / f".{STATE}").replace(path)
         store.sync(self.out)
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """In what a run differs from what it was, in words; "" where it is the same.
+
+    >>> differences({"settings": '{"seed": 1}'}, {"settings": '{"seed": 2}'})
+    'seed was 1 and is now 2'
+    """
+    told = []
+    for key, value in now.items():
+        if before.get(key) == value:
+            continue
+        if key == "data":
+            told.append("the data are not those with which the run began")
+        elif key == "engine":
+            told.append(f"this is a run of {before.get(key)}, not of {value}")
+        elif key in ("code", "settings"):
+            old, new = json.loads(before.get(key, "{}")), json.loads(value)
+            names = [name for name in old | new if old.get(name) != new.get(name)]
+            if key == "code":
+                told.append(f"{', '.join(names)}: not the code with which the run began")
+            else:
+                told += [f"{n} was {old.get(n)!r} and is now {new.get(n)!r}" for n in names]
+        elif not told:
+            told.append(f"{key} has changed")
+    return "; ".join(told)
+
+
+def adopt(out: Path, about: Mapping[str, str]) -> None:
+    """Makes a checkpoint that was copied here that of another run whose rounds are the same."""
+    tensors, known = read_state(out / STATE)
+    known |= about
+    store.write_tensors(out / STATE, tensors, **known, checksum=_sum(tensors, known))
 
 
 def rounds_done(out: Path) -> int:

@@ -115,10 +115,14 @@ class Figures:
 
 
 def read_settings(run: Path) -> dict[str, Any]:
-    """The settings of a run, as `config.toml` has them."""
+    """The settings of a run, as `config.toml` has them; under `code` which version of each file of
+    the user's own it was run with."""
     settings = read_toml(run / "config.toml")
     Value(settings, run / "config.toml")["algorithm"].text()
-    return settings
+    if not (run / store.IDENTITY).exists():
+        return settings
+    files = read_json(run / store.IDENTITY)["code"].fields()
+    return settings | {"code": {name: digest.text() for name, digest in files.items()}}
 
 
 def read_metrics(run: Path) -> Metrics:

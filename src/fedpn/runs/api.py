@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
-from fedpn.core.settings import Tree, build, leaves, merge, nest
+from fedpn.core.settings import Tree, build, leaves, merge, need_trust, nest
 from fedpn.core.source import name_of_own
 from fedpn.data.dataset import Dataset
 from fedpn.data.sources.given import NAME, take
@@ -14,7 +14,7 @@ from fedpn.federated.listener import Announcing, Listener
 from fedpn.runs import pipeline
 from fedpn.runs.config import chosen_dataset, resolve
 from fedpn.runs.defaults import default_for
-from fedpn.runs.directory import refuse_strange_code, stored
+from fedpn.runs.directory import stored
 from fedpn.runs.result import Run
 from fedpn.runs.settings import DataSettings
 
@@ -55,8 +55,7 @@ def run(
         tree, given = read_settings(settings)
         if resume:
             kept = stored(Path(out))
-            if not trust:
-                refuse_strange_code(kept, [value for _, value in leaves(tree)], Path(out))
+            need_trust(kept, f"--resume: {out}", trust, [value for _, value in leaves(tree)])
             tree = merge(kept, tree)
         default = default_for([tree], chosen_dataset([tree]), given)
         config, heard = resolve([default.settings, tree]), Announcing([heard], default.remark)

@@ -1,24 +1,36 @@
 """Code of the user's own, kept with its run, so that the models answer later and elsewhere."""
 
-import importlib
-import sys
+import hashlib
+import shutil
 from pathlib import Path
 
 from fedpn.core import store
-from fedpn.core.settings import Tree, named_code
-from fedpn.core.source import TEXT
+from fedpn.core.code import texts_of
+from fedpn.core.errors import UserError
+from fedpn.core.settings import Tree, named_code, told
+
+Texts = dict[str, str]  # of files of the user's own, by their names
 
 
-def keep_code(tree: Tree, out: Path) -> None:
-    """Copies the files that settings name (`file.py:Class`, `module:Class`) into the run."""
-    for spec in named_code(tree).values():
-        module = spec.rpartition(":")[0]
-        name = Path(module).stem if module.endswith(".py") else module
-        found = sys.modules.get(name) or importlib.import_module(name)
-        text, file = getattr(found, TEXT, None), getattr(found, "__file__", None)
-        alone = "." not in name and name != "__main__"
-        if file and alone and Path(file).suffix == ".py" and Path(file).stem != "__init__":
-            text = store.read_text(Path(file))
-        if text is not None:
-            store.make_folder(out / store.CODE)
-            store.write_text(out / store.CODE / f"{name}.py", text)
+def own_code(tree: Tree) -> Texts:
+    """The files that settings name (`file.py:Class`, `module:Class`), and what these import."""
+    texts: Texts = {}
+    for key, spec in named_code(tree).items():
+        try:
+            texts |= texts_of(spec)
+        except (ImportError, ValueError, SyntaxError) as error:
+            raise UserError(f"{key}: cannot import {told(spec)}: {error}") from None
+    return texts
+
+
+def digests(texts: Texts) -> dict[str, str]:
+    """What tells versions of these files apart."""
+    return {name: hashlib.sha256(texts[name].encode()).hexdigest()[:16] for name in sorted(texts)}
+
+
+def keep_code(texts: Texts, out: Path) -> None:
+    """Copies these files into the run, in the place of any that are there."""
+    shutil.rmtree(out / store.CODE, ignore_errors=True)
+    for name, text in texts.items():
+        store.make_folder((out / store.CODE / name).parent)
+        store.write_text(out / store.CODE / name, text)

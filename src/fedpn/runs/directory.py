@@ -6,7 +6,7 @@ from typing import Any
 
 from fedpn.core import store
 from fedpn.core.errors import UserError
-from fedpn.core.settings import Tree, leaves, named_code, read_toml
+from fedpn.core.settings import leaves, named_code, need_trust, read_toml
 from fedpn.federated.checkpoint import BEFORE, HISTORY, STATE, rounds_done
 from fedpn.runs.config import Config, resolve, to_tree
 from fedpn.serving.bundle import FILES
@@ -16,7 +16,7 @@ WRITTEN = (
     *FILES,
     *("config.toml", STATE, BEFORE, HISTORY, "memories.bin", SERVER, "metrics.json"),
     *("figures.json", "gallery.safetensors", "report.html", "timings.json", "engine.json"),
-    *("tensorboard", store.PASSING, store.CODE, store.MANIFEST, store.LOCK),
+    *("tensorboard", store.PASSING, store.CODE, store.IDENTITY, store.MANIFEST, store.LOCK),
 )
 
 
@@ -27,16 +27,6 @@ def stored(out: Path) -> dict[str, Any]:
     return read_toml(out / "config.toml")
 
 
-def refuse_strange_code(kept: Tree, known: Collection[Any], out: Path) -> None:
-    """What a run's settings name is not run, unless it is known here."""
-    strange = [value for value in named_code(kept).values() if value not in known]
-    if strange:
-        raise UserError(
-            f"--resume: {out} names code of its own ({', '.join(strange)}), which would be run; if "
-            "you know where it comes from, add --trust (from Python, trust=True)"
-        )
-
-
 def clear(out: Path) -> None:
     """Takes the run in a directory away, so that another can take its place."""
     store.clear(out, WRITTEN)
@@ -45,9 +35,11 @@ def clear(out: Path) -> None:
 def refuse_changes(config: Config, out: Path, but: Collection[str] = ()) -> None:
     """A run goes on as it began; but it may have more rounds or fewer, and another engine.
 
-    Settings in `but` may be others as well.
+    Settings in `but` may be others as well. Code that the directory alone names is not run.
     """
-    old, new = to_tree(resolve([stored(out)])), to_tree(config)
+    kept, new = stored(out), to_tree(config)
+    need_trust(kept, f"--resume: {out}", False, list(named_code(new).values()))
+    old = to_tree(resolve([kept]))
     flat_old, flat_new = dict(leaves(old)), dict(leaves(new))
     done = rounds_done(out)
     if config.rounds < min(done, old["rounds"]):

@@ -1,6 +1,8 @@
 """A finished run takes a client in, its new rows, or lets one go, without training anew."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from fedpn.core import store
+from fedpn.core.code import code_from
 from fedpn.core.errors import UserError
+from fedpn.core.settings import need_trust
 from fedpn.core.trees import Slots, unflatten
 from fedpn.data.dataset import Dataset
 from fedpn.data.describe import client_name
@@ -26,6 +30,7 @@ from fedpn.nn.posterior import parameters
 from fedpn.runs import pipeline
 from fedpn.runs.config import Config, resolve, to_tree
 from fedpn.runs.directory import SERVER, stored
+from fedpn.runs.identity import identity_of
 from fedpn.runs.phases import change_phases, joining_phases, phases_of
 from fedpn.runs.pipeline import Clock, finish, simulate
 from fedpn.runs.prepare import (
@@ -42,61 +47,73 @@ from fedpn.serving.bundle import About, about_client, read_about, read_members
 
 
 def join(
-    run: Path, data: str, name: str, out: Path, listener: Listener | None = None
+    run: Path,
+    data: str,
+    name: str,
+    out: Path,
+    listener: Listener | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """A client that comes later: it gets models, prior and thresholds; `out` is its run.
 
     Where the head is in closed form the client's sums are added to it; the others' rows are not
     looked at again, and theirs stays as it is in `run`.
     """
-    config, about, server = _open(run)
-    if name in about.clients:
-        raise UserError(f"{run} has a client {name} already; choose another name")
-    mine = replace(config, dataset=data, data=_reading(config, about))
-    dataset = replace(_read_new(mine, data, about, newcomer=True), client=None, clients=(name,))
-    federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
-    check_calibration(mine, dataset, federation, [0])
-    setup = lay_out(mine, dataset, federation).settle(_network(mine, about))
-    with store.claimed(out, resume=False):
+    with _open(run, trust) as (config, about, server):
+        if name in about.clients:
+            raise UserError(f"{run} has a client {name} already; choose another name")
+        mine = replace(config, dataset=data, data=_reading(config, about))
+        dataset = _read_new(mine, data, about, newcomer=True)
+        dataset = replace(dataset, client=None, clients=(name,))
+        federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
+        check_calibration(mine, dataset, federation, [0])
+        setup = lay_out(mine, dataset, federation).settle(_network(mine, about))
         clock = Clock(listener or Listener())
-        _begin(run, out, mine, dataset, clock)
-        simulator = simulate(mine, setup, out)
-        found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
-        return finish(mine, simulator, found, out, clock)
+        with _begun("join", run, out, mine, setup) as draft:
+            _tell(dataset, clock)
+            simulator = simulate(mine, setup, draft)
+            found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
+            return finish(mine, simulator, found, draft, clock)
 
 
 def update(
-    run: Path, data: str, name: str, out: Path, listener: Listener | None = None
+    run: Path,
+    data: str,
+    name: str,
+    out: Path,
+    listener: Listener | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """A client that has new rows: it learns from all of its rows; `out` is its run.
 
     The rows that it had stay what they were, to train, to calibrate or to test; new ones are split
     likewise. Where the head is in closed form the client's old sums make place for its new ones.
     """
-    config, about, server = _open(run)
-    before, old = _rows_of(run, config, about, name)
-    mine = replace(config, dataset=data, data=_reading(config, about))
-    new = _read_new(mine, data, about_client(about, name))
-    network, clock = _network(mine, about), Clock(listener or Listener())
-    leaving = simulate(config, lay_out(config, before, old).settle(network))
-    for phase in change_phases(config, leaves=True):
-        server = conduct([phase], leaving, server, Journal(None), Listener()).server
-    dataset = replace(
-        before,
-        x=np.concatenate([before.x, new.x]),
-        y=np.concatenate([before.y, new.y]),
-        client=None,
-        clients=(name,),
-        remarks=new.remarks,
-        recipe=new.recipe,
-    )
-    added = federate(new.y, [np.arange(len(new))], config.seed)
-    setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
-    with store.claimed(out, resume=False):
-        _begin(run, out, mine, new, clock)
-        simulator = simulate(mine, setup.settle(network), out)
-        found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
-        return finish(mine, simulator, found, out, clock)
+    with _open(run, trust) as (config, about, server):
+        before, old = _rows_of(run, config, about, name)
+        mine = replace(config, dataset=data, data=_reading(config, about))
+        new = _read_new(mine, data, about_client(about, name))
+        network, clock = _network(mine, about), Clock(listener or Listener())
+        leaving = simulate(config, lay_out(config, before, old).settle(network))
+        for phase in change_phases(config, leaves=True):
+            server = conduct([phase], leaving, server, Journal(None), Listener()).server
+        dataset = replace(
+            before,
+            x=np.concatenate([before.x, new.x]),
+            y=np.concatenate([before.y, new.y]),
+            client=None,
+            clients=(name,),
+            remarks=new.remarks,
+            recipe=new.recipe,
+        )
+        added = federate(new.y, [np.arange(len(new))], config.seed)
+        setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
+        setup = setup.settle(network)
+        with _begun("update", run, out, mine, setup) as draft:
+            _tell(new, clock)
+            simulator = simulate(mine, setup, draft)
+            found = conduct(joining_phases(mine), simulator, server, Journal(None), clock)
+            return finish(mine, simulator, found, draft, clock)
 
 
 def _rows_of(run: Path, config: Config, about: About, name: str) -> tuple[Dataset, Federation]:
@@ -126,7 +143,12 @@ def _is_of(run: Path, dataset: Dataset) -> bool:
 
 
 def forget(
-    run: Path, name: str, out: Path, wholly: bool = False, listener: Listener | None = None
+    run: Path,
+    name: str,
+    out: Path,
+    wholly: bool = False,
+    listener: Listener | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """A client that leaves: its sums are taken away; `out` is the run of the others.
 
@@ -135,58 +157,74 @@ def forget(
     pooled counts; `wholly` asks the others for their sums again, so that nothing is, where no round
     has trained an encoder.
     """
-    config, about, server = _open(run)
-    phases = change_phases(config, leaves=True)
-    if not phases:
-        raise UserError(
-            f"{run} has a head that was trained, which cannot forget: train anew without the "
-            f"client, by --set data.without={name}"
-        )
-    if len(about.clients) < 2:
-        raise UserError(f"{name} is the only client of {run}: nothing would be left")
-    left = replace(config, data=replace(config.data, without=(*config.data.without, name)))
-    if wholly and config.rounds:
-        raise UserError(
-            f"the {config.rounds} rounds of {run} had the client's rows: train anew without it, "
-            f"by --set data.without={name}"
-        )
-    if wholly:
-        return pipeline.run(left, out, listener=listener)
-    before, alone = _rows_of(run, config, about, name)
-    after = deal_rows(left, _prepared(read(config, config.dataset), about))
-    network = _network(config, about)
-    simulator = simulate(config, lay_out(config, before, alone).settle(network))
-    server = conduct(phases, simulator, server, Journal(None), Listener()).server
-    with store.claimed(out, resume=False):
-        clock = Clock(listener or Listener())
-        _begin(run, out, left, None, clock)
+    with _open(run, trust) as (config, about, server):
+        phases = change_phases(config, leaves=True)
+        if not phases:
+            raise UserError(
+                f"{run} has a head that was trained, which cannot forget: train anew without the "
+                f"client, by --set data.without={name}"
+            )
+        if len(about.clients) < 2:
+            raise UserError(f"{name} is the only client of {run}: nothing would be left")
+        left = replace(config, data=replace(config.data, without=(*config.data.without, name)))
+        if wholly and config.rounds:
+            raise UserError(
+                f"the {config.rounds} rounds of {run} had the client's rows: train anew without "
+                f"it, by --set data.without={name}"
+            )
+        if wholly:
+            with store.drafted(out) as draft:
+                return pipeline.run(left, draft, listener=listener)
+        before, alone = _rows_of(run, config, about, name)
+        after = deal_rows(left, _prepared(read(config, config.dataset), about))
+        network = _network(config, about)
+        simulator = simulate(config, lay_out(config, before, alone).settle(network))
+        server = conduct(phases, simulator, server, Journal(None), Listener()).server
         others: Setup = lay_out(left, *after).settle(network)
-        simulator = simulate(left, others, out)
-        members = [m for n, m in zip(about.clients, read_members(run), strict=True) if n != name]
-        simulator.members = {i: {"own": member["own"]} for i, member in enumerate(members)}
-        again = [p for p in phases_of(left) if not p.sums and not isinstance(p, Adapt)]
-        records = simulator.visit(again, server, clock)
-        return finish(left, simulator, Conducted(server, records), out, clock)
+        with _begun("forget", run, out, left, others) as draft:
+            clock = Clock(listener or Listener())
+            simulator = simulate(left, others, draft)
+            members = zip(about.clients, read_members(run), strict=True)
+            stay = [member for client, member in members if client != name]
+            simulator.members = {i: {"own": member["own"]} for i, member in enumerate(stay)}
+            again = [p for p in phases_of(left) if not p.sums and not isinstance(p, Adapt)]
+            records = simulator.visit(again, server, clock)
+            return finish(left, simulator, Conducted(server, records), draft, clock)
 
 
-def _open(run: Path) -> tuple[Config, About, Slots]:
-    """A finished run's settings, what its models are of, and what its server had in the end."""
+@contextmanager
+def _open(run: Path, trust: bool) -> Iterator[tuple[Config, About, Slots]]:
+    """A finished run's settings, what its models are of, and what its server had in the end.
+
+    Code that it names is that which was kept with it.
+    """
     if not (run / "bundle.json").exists() or not (run / "config.toml").exists():
         raise UserError(f"{run} is no finished run (an exported folder cannot take clients in)")
     if not (run / SERVER).exists():
         raise UserError(f"{run} was made by an older fedpn, which kept too little of its server")
-    store.verify(run, ["bundle.json", "config.toml", SERVER])
+    kept = stored(run)
+    need_trust(kept, run, trust)
+    store.verify(run, ["bundle.json", "config.toml", SERVER, *store.code_of(run)])
     server = unflatten(store.read_tensors(run / SERVER)[0])
-    return resolve([stored(run)]), read_about(run), server
+    with code_from(run / store.CODE):
+        yield resolve([kept]), read_about(run), server
 
 
-def _begin(run: Path, out: Path, config: Config, new: Dataset | None, clock: Clock) -> None:
-    """The rounds of the new run are those of the old; what is odd about new rows is told."""
-    store.write_toml(out / "config.toml", to_tree(config))
-    if (run / HISTORY).exists():
-        shutil.copyfile(run / HISTORY, out / HISTORY)
-    for remark in () if new is None else new.remarks:
-        clock.say(f"{new.name if new else ''}: {remark}")
+@contextmanager
+def _begun(kind: str, run: Path, out: Path, config: Config, setup: Setup) -> Iterator[Path]:
+    """The new run's folder, which becomes `out` once it is whole; its rounds are those of `run`."""
+    with store.drafted(out) as draft, store.held(draft):
+        identity_of(config, fingerprint(setup.dataset), f"fedpn {kind}").keep(draft)
+        store.write_toml(draft / "config.toml", to_tree(config))
+        if (run / HISTORY).exists():
+            shutil.copyfile(run / HISTORY, draft / HISTORY)
+        yield draft
+
+
+def _tell(new: Dataset, clock: Clock) -> None:
+    """Says what is odd about new rows."""
+    for remark in new.remarks:
+        clock.say(f"{new.name}: {remark}")
 
 
 def _read_new(config: Config, data: str, about: About, newcomer: bool = False) -> Dataset:

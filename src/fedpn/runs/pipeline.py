@@ -25,11 +25,11 @@ from fedpn.federated.site import Setup, Unseen
 from fedpn.federated.training import Train
 from fedpn.reporting import report
 from fedpn.routing.settings import RoutingSettings
-from fedpn.runs.code import keep_code
 from fedpn.runs.config import Config, to_tree
 from fedpn.runs.directory import SERVER, clear, refuse_changes
 from fedpn.runs.evaluate import View
 from fedpn.runs.figures import figures, gallery
+from fedpn.runs.identity import identity_of
 from fedpn.runs.measure import Names, evaluate
 from fedpn.runs.phases import joining_phases, phases_of
 from fedpn.runs.prepare import fingerprint, prepare
@@ -58,10 +58,14 @@ def run(
     if overwrite:
         clear(out)
     with store.claimed(out, resume):
-        journal = Journal(out, about_run(setup), checkpoint_every, listener.say)
+        identity = identity_of(config, fingerprint(setup.dataset))
+        journal = Journal(out, identity.facts, checkpoint_every, listener.say)
         if resume:
-            journal.check()
             refuse_changes(config, out)
+            identity.check(out)
+            journal.check()
+        else:
+            identity.keep(out)
         store.write_toml(out / "config.toml", to_tree(config))
         for line in (setup.dataset.note, *setup.dataset.remarks):
             if line:
@@ -90,11 +94,6 @@ def simulate(config: Config, setup: Setup, out: Path | None = None) -> Simulator
     )
 
 
-def about_run(setup: Setup) -> dict[str, str]:
-    """What a run must agree with to go on."""
-    return {"engine": "the simulator", "data": fingerprint(setup.dataset)}
-
-
 def play(config: Config, simulator: Simulator, journal: Journal, listener: Listener) -> Conducted:
     """Plays all phases of a run."""
     setup = simulator.setup
@@ -119,7 +118,6 @@ def finish(
     members = [simulator.members[client] for client in range(simulator.clients)]
     about = about_models(config, setup, account_of(config, setup.dataset.shape, simulator.clients))
     write_models(out, about, shared_part(config, server), members)
-    keep_code(to_tree(config), out)
     store.write_tensors(out / SERVER, flatten(server), data=fingerprint(setup.dataset))
     store.write_json(out / "metrics.json", results)
     write_figures(setup, views, config, out)

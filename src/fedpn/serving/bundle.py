@@ -15,9 +15,10 @@ import torch
 
 import fedpn
 from fedpn.core import store
+from fedpn.core.code import code_from
 from fedpn.core.errors import UserError
 from fedpn.core.plain import composed
-from fedpn.core.settings import build, code_from, named_code
+from fedpn.core.settings import build, named_code, need_trust
 from fedpn.core.trees import Params, Slots
 from fedpn.data.recipe import Recipe, of_client, read_recipe
 from fedpn.federated.privacy import Account
@@ -225,13 +226,9 @@ def open_bundle(path: Path, client: int | str | None = None, trust: bool = False
     version = version_of(path)
     store.verify(path, ["bundle.json"])
     about = read_about(path)
-    code = named_code(_to_tree(about, elsewhere=False) | {"head": asdict(about.head)})
-    if code and not trust:
-        raise UserError(
-            f"{path} names code of its own ({', '.join(code.values())}), which would be run; if "
-            "you know where it comes from, say so with --trust (from Python, trust=True)"
-        )
-    if code:
+    tree = _to_tree(about, elsewhere=False)
+    need_trust(tree, path, trust)
+    if named_code(tree):
         store.verify(path, store.code_of(path))
     if store.read_json(path / "bundle.json").get("elsewhere"):
         raise UserError(

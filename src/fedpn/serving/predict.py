@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpn.core.code import code_from
 from fedpn.core.errors import UserError
-from fedpn.core.settings import code_from
 from fedpn.core.source import name_of_own
 from fedpn.core.store import Damaged
 from fedpn.data.dataset import Array

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.cli.commands.command import command
+from fedpn.cli.commands.options import TRUST
 from fedpn.core.errors import UserError
 from fedpn.core.plain import plain
 from fedpn.core.rows import write_rows
@@ -16,7 +17,6 @@ from fedpn.core.rows import write_rows
 SECONDS = 5.0  # between two lines of progress
 FIRST = 100  # rows that tell how wide columns are
 SHOWN = ("answer", "confidence", "source", "outcome", "reason")
-TRUST = "run the code that this folder names (a router, a rule or a head of somebody's own)"
 
 
 def add(commands: Any) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpn.cli.commands.command import command
+from fedpn.cli.commands.options import TRUST, named_values
 from fedpn.core.errors import UserError
 from fedpn.flower.deploy.interrupts import interruptible, whole
 
@@ -74,16 +75,18 @@ def _add_run(family: Any) -> None:
     option("--forget", default="", metavar="NODE", help="with --base: this node leaves it instead")
     option("--logs", action="store_true", help="show all that the server says")
     option("--set", action="append", default=[], metavar="KEY=VALUE")
+    option("--trust", action="store_true", help=TRUST)
 
 
 @interruptible()
 def _run(options: argparse.Namespace) -> int:
-    from fedpn.core.settings import parse_setting, read_toml
+    from fedpn.core.settings import need_trust, parse_setting, read_toml
     from fedpn.flower.deploy import health, home, launch
     from fedpn.runs.config import resolve
 
-    layers = [read_toml(options.config), *(parse_setting(text) for text in options.set)]
-    config = resolve(layers)
+    file, typed = read_toml(options.config), [parse_setting(text) for text in options.set]
+    need_trust(file, options.config, options.trust, named_values(typed))
+    config = resolve([file, *typed])
     connection = home.find(options.superlink, options.ca)
     if not connection.here and not options.out.is_absolute():
         raise UserError(
@@ -102,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
             _table(Path(order.out))
         print(f"report: {order.out}/report.html")
     else:
-        say("go on with the same command and --resume")
+        say(order.again)
     return status
 
 
@@ -141,7 +144,8 @@ def _follow(home: Path, app: Path, order: Any, logs: bool) -> int:
         try:
             with whole():  # a run that was submitted has a number to be stopped by
                 run = launch.submit(home, app, order)
-            launch.follow(home, run, _hear(display), display.say if logs else lambda line: None)
+            log = display.say if logs else lambda line: None
+            launch.follow(home, run, _hear(display), log, order.again)
         except KeyboardInterrupt:
             if run:
                 display.say("stopping the run")

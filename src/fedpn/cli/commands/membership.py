@@ -1,14 +1,18 @@
 """fedpn join, update and forget: clients that come later, bring new rows, or leave."""
 
 import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedpn.cli.commands.command import command
-from fedpn.core.errors import UserError
+from fedpn.cli.commands.options import TRUST
 from fedpn.core.plain import plain
 
-TRUST = "run the code that this run names (an algorithm, a router, a rule or a head of one's own)"
+if TYPE_CHECKING:
+    from fedpn.federated.listener import Listener
 
 
 def add(commands: Any) -> None:
@@ -39,58 +43,63 @@ def add(commands: Any) -> None:
     option("--trust", action="store_true", help=TRUST)
 
 
-def _join(options: argparse.Namespace) -> None:
-    from fedpn.cli.console import Display, Interrupt
+def _join(options: argparse.Namespace) -> int:
     from fedpn.runs.membership import join
 
-    _refuse_code(options)
     name = str(options.client)
-    with Interrupt() as interrupt, Display(interrupt) as display:
-        join(options.run, options.data, name, options.out, display)
+    do = partial(join, options.run, options.data, name, options.out)
+    if not _whole(options, lambda display: do(display, options.trust)):
+        return 130
     print(
         f"client {plain(name)} has joined: {options.out} (try: fedpn predict {options.out} INPUT)"
     )
+    return 0
 
 
-def _update(options: argparse.Namespace) -> None:
-    from fedpn.cli.console import Display, Interrupt
+def _update(options: argparse.Namespace) -> int:
     from fedpn.runs.membership import update
 
-    _refuse_code(options)
     name = str(options.client)
-    with Interrupt() as interrupt, Display(interrupt) as display:
-        update(options.run, options.data, name, options.out, display)
+    do = partial(update, options.run, options.data, name, options.out)
+    if not _whole(options, lambda display: do(display, options.trust)):
+        return 130
     print(f"client {plain(name)} has learned from its new rows: {options.out}")
+    return 0
 
 
-def _forget(options: argparse.Namespace) -> None:
-    from fedpn.cli.console import Display, Interrupt
+def _forget(options: argparse.Namespace) -> int:
     from fedpn.runs.directory import stored
     from fedpn.runs.membership import forget
 
-    _refuse_code(options)
-    with Interrupt() as interrupt, Display(interrupt) as display:
-        forget(options.run, str(options.client), options.out, options.wholly, display)
+    do = partial(forget, options.run, str(options.client), options.out, options.wholly)
+    if not _whole(options, lambda display: do(display, options.trust)):
+        return 130
     name, rounds = plain(str(options.client)), int(stored(options.run).get("rounds", 0))
     if options.wholly:
         print(f"client {name} is gone, wholly: {options.out}")
-        return
+        return 0
     rest = (
         f"the encoder's {rounds} rounds still had its rows: train anew to be rid of those"
         if rounds
         else "filters, scales and the gate still had its moments: --wholly draws them again"
     )
     print(f"client {name} is gone from the head: {options.out}; {rest}")
+    return 0
 
 
-def _refuse_code(options: argparse.Namespace) -> None:
-    """What a run names is not run unless it is trusted."""
-    from fedpn.core.settings import named_code
-    from fedpn.runs.directory import stored
+def _whole(options: argparse.Namespace, do: Callable[["Listener"], Any]) -> bool:
+    """Does it to its end; stopped before, nothing has changed, which is told."""
+    from fedpn.cli.console import Display, Interrupt
+    from fedpn.federated.listener import Stopped
 
-    code = named_code(stored(options.run))
-    if code and not options.trust:
-        raise UserError(
-            f"{options.run} names code of its own ({', '.join(code.values())}), which would be "
-            "run; if you know where it comes from, add --trust"
+    try:
+        with Interrupt() as interrupt, Display(interrupt) as display:
+            do(display)
+    except (Stopped, KeyboardInterrupt):
+        print(
+            f"stopped: {options.run} is as it was and {options.out} is not there; the same command "
+            "begins anew",
+            file=sys.stderr,
         )
+        return False
+    return True

@@ -1,13 +1,14 @@
 """The options by which people type settings, and the settings that they typed."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedpn.core.errors import UserError
 
 FLAGS = ("dataset", "algorithm", "clients", "rounds", "seed")
+TRUST = "run code that a file or a folder names (`file.py:Class`); what you type needs no trust"
 TEXTS = ("dataset", "algorithm")  # names, as they stand; numbers are read as in --set
 
 
@@ -37,6 +38,7 @@ def add_settings(option: Callable[..., Any]) -> None:
     option(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as fedpn.gamma=0.02"
     )
+    option("--trust", action="store_true", help=TRUST)
 
 
 def config_file(options: argparse.Namespace) -> str:
@@ -47,11 +49,11 @@ def config_file(options: argparse.Namespace) -> str:
 
 def typed_layers(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The config file, where one is named, then each setting that was typed."""
-    from fedpn.core.settings import parse_setting, read_toml
+    from fedpn.core.settings import need_trust, parse_setting, read_toml
 
-    layers = []
+    layers: list[dict[str, Any]] = []
     if config_file(options):
-        layers.append(read_toml(Path(options.config)))
+        file = read_toml(Path(options.config))
     elif options.config and options.dataset is not None:
         raise UserError(f"data are named twice: {options.config} and --dataset {options.dataset}")
     elif options.config:
@@ -71,7 +73,18 @@ def typed_layers(options: argparse.Namespace) -> list[dict[str, Any]]:
     promised = {name: getattr(options, name) for name in ("risk", "sets")}
     typed = [f"routing.{name}={value}" for name, value in promised.items() if value is not None]
     typed += [] if options.unseen is None else [f"data.unseen={options.unseen}"]
-    return layers + [parse_setting(text) for text in (*typed, *options.set)]
+    layers += [parse_setting(text) for text in (*typed, *options.set)]
+    if not config_file(options):
+        return layers
+    need_trust(file, options.config, options.trust, named_values(layers))
+    return [file, *layers]
+
+
+def named_values(layers: Sequence[dict[str, Any]]) -> list[Any]:
+    """All values in layers of settings."""
+    from fedpn.core.settings import leaves
+
+    return [value for layer in layers for _, value in leaves(layer)]
 
 
 def refuse_idle(settings: list[str], algorithms: list[str]) -> None:

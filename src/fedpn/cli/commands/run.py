@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedpn.cli.commands.command import command
-from fedpn.cli.commands.options import add_settings, refuse_idle, typed_layers
+from fedpn.cli.commands.options import add_settings, named_values, refuse_idle, typed_layers
 from fedpn.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,15 +23,16 @@ def add(commands: Any) -> None:
     option("--mlflow", action="store_true", help="log to MLflow")
     option("--resume", action="store_true", help="go on with the run in --out")
     option("--overwrite", action="store_true", help="replace the run that is in --out")
-    option("--trust", action="store_true", help="with --resume: run the code that the run names")
 
 
 def _run(options: argparse.Namespace) -> int:
     from fedpn.cli.console import Display, Interrupt
     from fedpn.core.allocator import keep_freed_memory
+    from fedpn.core.settings import named_code
     from fedpn.federated.listener import Announcing, Stopped
     from fedpn.reporting import report
     from fedpn.runs import pipeline
+    from fedpn.runs.config import to_tree
     from fedpn.runs.directory import refuse_changes
     from fedpn.runs.trackers import TRACKERS, find_tracker
 
@@ -51,7 +52,9 @@ def _run(options: argparse.Namespace) -> int:
             pipeline.run(config, out, options.resume, listener, every, overwrite=overwrite)
         except Stopped as stopped:
             display.bars.stop()
-            print(f"stopped {stopped}; go on with: fedpn run --resume --out {out}", file=sys.stderr)
+            trust = " --trust" if named_code(to_tree(config)) else ""
+            again = f"fedpn run --resume --out {out}{trust}"
+            print(f"stopped {stopped}; go on with: {again}", file=sys.stderr)
             return 130
     print(f"\n{report.closing(out)}\n\nreport, with all figures: {out / 'report.html'}")
     return 0
@@ -60,19 +63,17 @@ def _run(options: argparse.Namespace) -> int:
 def _config(options: argparse.Namespace) -> tuple["Config", str]:
     """Lay what was typed over the config file, and that over the run to go on with; return the
     settings, and which of them are a default that is worth a sentence."""
-    from fedpn.core.settings import leaves, parse_setting
+    from fedpn.core.settings import need_trust
     from fedpn.runs.config import chosen_dataset, resolve
     from fedpn.runs.defaults import default_for
-    from fedpn.runs.directory import refuse_strange_code, stored
+    from fedpn.runs.directory import stored
 
     layers = typed_layers(options)
     if options.resume:
         if options.out is None:
             raise UserError("--resume needs --out: the directory of the run to go on with")
         kept = stored(options.out)
-        if not options.trust:
-            typed = [value for text in options.set for _, value in leaves(parse_setting(text))]
-            refuse_strange_code(kept, [*typed, options.algorithm, options.router], options.out)
+        need_trust(kept, f"--resume: {options.out}", options.trust, named_values(layers))
         layers.insert(0, kept)
     default = default_for(layers, chosen_dataset(layers))
     config = resolve([default.settings, *layers])

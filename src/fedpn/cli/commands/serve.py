@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpn.cli.commands.command import command
+from fedpn.cli.commands.options import TRUST
 from fedpn.core.errors import UserError
 from fedpn.core.extras import needed
 
@@ -41,7 +42,7 @@ def add(commands: Any) -> None:
     option("--certificate", type=Path, help="TLS: a certificate, as PEM")
     option("--key", type=Path, help="TLS: its key, as PEM")
     option("--threads", type=int, default=0, help="of PyTorch (default: its own choice)")
-    option("--trust", action="store_true", help="run the code that these folders name")
+    option("--trust", action="store_true", help=TRUST)
     text = "write inputs that people have labelled, for `fedpn calibrate` and the next training"
     option = command(commands, "reviews", _reviews, text).add_argument
     option("run", type=Path, metavar="RUN", help="the finished run, or exported folder")

@@ -43,6 +43,8 @@ def _sweep(options: argparse.Namespace) -> int:
         jobs = study.missing()
         there = len(study.cells) - len(jobs)
         already = f", {there} of which are there already" if there else ""
+        if edited := study.edited():
+            already += f"; {', '.join(edited)} was edited, so that cells are run again"
         print(f"{len(study.cells)} cells{already}: {study.out}", file=sys.stderr)
         with Overall(jobs) as display, Interrupt() as interrupt:
             wrong = study.play(options.jobs, display, interrupt)

@@ -16,6 +16,7 @@ from fedpn.flower.app.messages import Messages
 from fedpn.flower.app.terms import Terms
 from fedpn.runs.config import Config
 from fedpn.runs.directory import SERVER, refuse_changes
+from fedpn.runs.identity import refuse_other_code
 from fedpn.runs.phases import change_phases, phases_of
 from fedpn.runs.prepare import draw_network
 from fedpn.serving.bundle import read_about
@@ -30,6 +31,7 @@ def change(messages: Messages, terms: Terms, listener: Listener) -> tuple[Networ
     store.verify(base, ["bundle.json", "config.toml", SERVER])
     about = read_about(base)
     refuse_changes(config, base, but=("clients", "dataset"))
+    refuse_other_code(config, base)
     server = unflatten(store.read_tensors(base / SERVER)[0])
     network = draw_network(config, about.blueprint)
     messages.recipe = about.recipe

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from flwr.serverapp import Grid
@@ -26,12 +27,13 @@ from fedpn.flower.app.messages import Messages
 from fedpn.flower.app.post import Post
 from fedpn.flower.app.records import Order, read_agreed
 from fedpn.flower.app.roster import Roster
-from fedpn.flower.app.standing import ENGINE, Standing, read_standing
+from fedpn.flower.app.standing import CHANGED, ENGINE, Standing, read_standing
 from fedpn.flower.app.terms import Terms
 from fedpn.flower.app.watching import Watching
 from fedpn.reporting import report
 from fedpn.runs.config import Config, to_tree
 from fedpn.runs.directory import SERVER, refuse_changes, stored
+from fedpn.runs.identity import Identity, identity_of
 from fedpn.runs.measure import Names, bring_together
 from fedpn.runs.phases import phases_of
 from fedpn.runs.pipeline import (
@@ -68,41 +70,63 @@ class Teller(Listener):
 
 def serve(grid: Grid, terms: Terms, tell: Tell) -> dict[str, Any]:
     """Conducts a whole run; returns the metrics."""
-    config, out = terms.config, terms.out
-    watching = Watching(Teller(tell), terms)
-    clock = Clock(watching)
-    with store.claimed(out, terms.resume), _told_how_it_ends(watching):
-        kept = config
-        if terms.resume:  # with fewer nodes than before, perhaps
-            kept = replace(config, clients=stored(out)["clients"])
-            refuse_changes(kept, out)
-        store.write_toml(out / "config.toml", to_tree(kept))
-        standing = read_standing(out) if terms.resume else None
-        messages = _gather_nodes(grid, terms, clock, standing)
-        watching.messages = messages
-        if terms.base is None:
-            network, found = _conduct(messages, terms, standing, clock)
-        else:
-            network, found = change(messages, terms, clock)
-            shutil.copyfile(terms.base / HISTORY, out / HISTORY)
-        trees = [
-            record["evaluate"] | {"client": client}
-            for client, record in sorted(found.records.items())
-        ]
-        first = next(iter(messages.roster.members.values()))
-        names = Names(first.classes, messages.names)
-        figures = bring_together(trees, score_of(config), config.headline, names)
-        account = account_of(config, network.blueprint.shape)
-        results = headed(config, _data_name(messages), len(messages.names), account, figures)
-        for warning in results["warnings"]:
-            clock.say(warning)
-        clock.progress("report", 0, 1)
-        _write(messages, network, found.server, results, account)
-        clock.stop()
-        store.write_json(out / "timings.json", clock.laps)
-        store.seal(out)
-        watching.over("finished", {"accuracy": results["accuracy"]})
-    tell({"done": str(out)})
+    with _place(terms) as out:
+        watching = Watching(Teller(tell), terms, out)
+        with _told_how_it_ends(watching):
+            results = _serve(grid, replace(terms, out=out), watching)
+    tell({"done": str(terms.out)})
+    return results
+
+
+@contextmanager
+def _place(terms: Terms) -> Iterator[Path]:
+    """Where a run writes; what goes on from a finished run is there once it is whole."""
+    if terms.base is None:
+        with store.claimed(terms.out, terms.resume):
+            yield terms.out
+    else:
+        with store.drafted(terms.out) as draft, store.held(draft):
+            yield draft
+
+
+def _serve(grid: Grid, terms: Terms, watching: Watching) -> dict[str, Any]:
+    """Plays a run in its place, from the nodes that it waits for to the report."""
+    config, out, clock = terms.config, terms.out, Clock(watching)
+    kept = config
+    if terms.resume:  # with fewer nodes than before, perhaps
+        kept = replace(config, clients=stored(out)["clients"])
+        refuse_changes(kept, out)
+    identity = identity_of(kept, kind=ENGINE if terms.base is None else CHANGED)
+    if terms.resume:
+        identity.check(out)
+        Journal(out, identity.facts).check()
+    else:
+        identity.keep(out)
+    store.write_toml(out / "config.toml", to_tree(kept))
+    standing = read_standing(out) if terms.resume else None
+    messages = _gather_nodes(grid, terms, clock, standing)
+    watching.messages = messages
+    if terms.base is None:
+        network, found = _conduct(messages, terms, standing, identity, clock)
+    else:
+        network, found = change(messages, terms, clock)
+        shutil.copyfile(terms.base / HISTORY, out / HISTORY)
+    trees = [
+        record["evaluate"] | {"client": client} for client, record in sorted(found.records.items())
+    ]
+    first = next(iter(messages.roster.members.values()))
+    names = Names(first.classes, messages.names)
+    figures = bring_together(trees, score_of(config), config.headline, names)
+    account = account_of(config, network.blueprint.shape)
+    results = headed(config, _data_name(messages), len(messages.names), account, figures)
+    for warning in results["warnings"]:
+        clock.say(warning)
+    clock.progress("report", 0, 1)
+    _write(messages, network, found.server, results, account)
+    clock.stop()
+    store.write_json(out / "timings.json", clock.laps)
+    store.seal(out)
+    watching.over("finished", {"accuracy": results["accuracy"]})
     return results
 
 
@@ -117,13 +141,17 @@ def _told_how_it_ends(watching: Watching) -> Iterator[None]:
 
 
 def _conduct(
-    messages: Messages, terms: Terms, standing: Standing | None, clock: Clock
+    messages: Messages,
+    terms: Terms,
+    standing: Standing | None,
+    identity: Identity,
+    clock: Clock,
 ) -> tuple[Network, Conducted]:
     """All phases of a run, from the first or from where it stands."""
     config = terms.config
     network = _settle(messages, terms, standing)
     first = config.method.init(network.model.task, network.fresh)
-    journal = Journal(terms.out, {"engine": ENGINE}, 1, clock.say)
+    journal = Journal(terms.out, identity.facts, 1, clock.say)
     patience = config.faults.patience
     found = conduct(phases_of(config), messages, first, journal, clock, patience)
     return network, found

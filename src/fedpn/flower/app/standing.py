@@ -10,7 +10,7 @@ from fedpn.core.store import Damaged
 from fedpn.core.trees import Slots, unflatten
 from fedpn.federated.checkpoint import BEFORE, STATE, read_state
 
-ENGINE = "Flower"
+ENGINE, CHANGED = "Flower", "Flower with --base"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import os
 import time
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from fedpn import __version__
@@ -15,8 +16,9 @@ from fedpn.flower.status import FILE, Warnings, write_status
 class Watching(Listener):
     """Hears of a run, passes it on, and keeps `status.json` up to date."""
 
-    def __init__(self, inner: Listener, terms: Terms) -> None:
+    def __init__(self, inner: Listener, terms: Terms, out: Path | None = None) -> None:
         self.inner, self.terms = inner, terms
+        self.out = out or terms.out  # until the run is whole, perhaps
         self.started = time.time()
         self.messages: Messages | None = None
         self.warnings = Warnings()
@@ -56,7 +58,7 @@ class Watching(Listener):
     def write(self, **more: Any) -> None:
         config, order = self.terms.config, self.messages and self.messages.roster.order
         write_status(
-            self.terms.out / FILE,
+            self.out / FILE,
             {
                 "role": "server",
                 "version": __version__,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 PATIENCE = 60.0  # seconds for a SuperLink to come back
+RESUME = "go on with the same command and --resume"
 _EVENT = re.compile(r"fedpn-event: (\{.*\})")
 
 
@@ -43,6 +44,13 @@ class Order:
     secure: bool = False  # whether uploads are masked
     base: str = ""  # a finished run, which nodes join or leave
     leaves: str = ""  # who leaves it
+
+    @property
+    def again(self) -> str:
+        """What to do where it ended too early."""
+        if self.base:
+            return f"{self.base} is as it was and {self.out} is not there: type the same again"
+        return RESUME
 
     def settings(self) -> dict[str, Any]:
         from fedpn.runs.config import to_tree  # PyTorch: others start meanwhile
@@ -91,7 +99,13 @@ def submit(home: Path, app: Path, order: Order) -> str:
     return control.start(home, app, settings)
 
 
-def follow(home: Path, run: str, hear: Callable[[Event], None], log: Callable[[str], None]) -> str:
+def follow(
+    home: Path,
+    run: str,
+    hear: Callable[[Event], None],
+    log: Callable[[str], None],
+    again: str = RESUME,
+) -> str:
     """Hears a run's events to its end; returns where it wrote its results."""
     last = ""
     for line in _words(home, run):
@@ -107,7 +121,7 @@ def follow(home: Path, run: str, hear: Callable[[Event], None], log: Callable[[s
             hear(event)
     state, why = control.status(home, run)
     if state == control.STOPPED:
-        raise Failure("the run was stopped; go on with the same command and --resume")
+        raise Failure(f"the run was stopped; {again}")
     raise Failure(f"the run ended as {state}: {last if why == 'N/A' else why}")
 
 

@@ -4,7 +4,7 @@ import json
 import shlex
 from typing import Any
 
-from fedpn.core.settings import Tree, leaves, parse_setting
+from fedpn.core.settings import Tree, leaves, named_code, parse_setting
 from fedpn.data.sources.given import NAME
 from fedpn.runs.studies.grid import Plan
 
@@ -21,7 +21,10 @@ def run_command(plan: Plan, choice: Tree) -> str:
     others = [key for key in settings if key not in FLAGS]
     sets = [w for key in others for w in ("--set", f"{key}={_toml(key, settings[key])}")]
     file = [plan.config_file] if plan.config_file else []
-    return shlex.join(["fedpn", "run", *file, *flags, *sets, "--seed", str(plan.first_seed)])
+    trust = ["--trust"] if file and named_code(plan.layers[0]) else []
+    return shlex.join(
+        ["fedpn", "run", *file, *trust, *flags, *sets, "--seed", str(plan.first_seed)]
+    )
 
 
 def _call(plan: Plan, choice: Tree) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedpn.core.aligned import aligned
 from fedpn.core.errors import UserError
 from fedpn.core.extras import is_here, needed
-from fedpn.core.store import verify
+from fedpn.core.store import IDENTITY, verify
 from fedpn.reporting.clients import Seen, long_rows, look
 from fedpn.reporting.compare import FILES, TEXTS, Method, read_methods, table
 from fedpn.reporting.differences import Compared, assumptions, differences
@@ -26,7 +26,7 @@ class Comparison:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         for path in paths:
-            verify(path, FILES)
+            verify(path, [*FILES, *([IDENTITY] if (path / IDENTITY).exists() else [])])
         self.methods: list[Method] = read_methods(paths)
 
     @cached_property

@@ -46,6 +46,25 @@ class Study:
             if read_record(self.file(cell)) is None
         ]
 
+    def edited(self) -> list[str]:
+        """The files of the user's own of which cells that are missing are there in another
+        version."""
+        missing = [
+            about_cell(c) for c in self.cells if read_record(self.file(c)) is None and c.code
+        ]
+        if not missing:
+            return []
+        records = filter(None, map(read_record, sorted((self.out / CELLS).glob("*.json"))))
+        known = [(record, record.get("code", {})) for record in records]
+        same = ("settings", "dealt", "data")
+        pairs = [
+            (old, cell["code"])
+            for cell in missing
+            for record, old in known
+            if all(record.get(key) == cell[key] for key in same)
+        ]
+        return sorted({n for old, new in pairs for n in new if old.get(n) != new[n]})
+
     @property
     def stays_here(self) -> bool:
         """Whether cells need what other processes have not: data in memory, or a script's code,

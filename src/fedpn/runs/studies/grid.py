@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fedpn.algorithms import ALGORITHMS, find_algorithm, section_of
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, leaves, nest, parse_setting, told
+from fedpn.runs.code import digests, own_code
 from fedpn.runs.config import Config, resolve, to_tree
 
 OPEN, CLOSED, QUOTES = "[{", "]}", "\"'"
@@ -110,7 +111,8 @@ class Plan:
         for choice in self._choices():
             for seed in range(first, first + self.seeds):
                 layers = [*self.layers, nest(choice), {"seed": seed}]
-                cell = Cell(choice, resolve(layers), first, data)
+                config = resolve(layers)
+                cell = Cell(choice, config, first, data, digests(own_code(to_tree(config))))
                 found.setdefault(cell.key, cell)
         return list(found.values())
 
@@ -179,11 +181,13 @@ class Cell(NamedTuple):
     config: Config
     dealt: int  # the seed by which rows are dealt
     data: str  # fingerprint
+    code: dict[str, str]  # which version of each file of the user's own
 
     @property
     def key(self) -> str:
         """Tells cells apart: by all that figures depend on."""
         told_apart = {"settings": self.settings, "dealt": self.dealt, "data": self.data}
+        told_apart |= {"code": self.code} if self.code else {}
         text = json.dumps(told_apart, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

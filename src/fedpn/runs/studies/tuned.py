@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fedpn.core import store
+from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree
 from fedpn.core.summary import SETS
 from fedpn.data.dataset import Dataset
@@ -22,9 +23,11 @@ from fedpn.data.federation import tuning
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.listener import Listener
 from fedpn.federated.site import Setup
+from fedpn.runs.code import digests, own_code
 from fedpn.runs.config import Config, resolve, to_tree
-from fedpn.runs.pipeline import about_run, judge, play, simulate
-from fedpn.runs.prepare import assemble, deal, who_trains
+from fedpn.runs.identity import identity_of
+from fedpn.runs.pipeline import judge, play, simulate
+from fedpn.runs.prepare import assemble, deal, fingerprint, who_trains
 from fedpn.runs.studies.alone import alone
 from fedpn.runs.studies.grid import Cell
 
@@ -52,7 +55,8 @@ def judge_on_tuning_rows(
     setup = prepare_tuning(config, dealt, given)
     store.make_folder(place)
     simulator = simulate(config, setup, place)
-    journal = Journal(place, about_run(setup), say=listener.say)
+    identity = identity_of(config, fingerprint(setup.dataset), f"a sweep dealt by seed {dealt}")
+    journal = Journal(place, identity.facts, say=listener.say)
     journal.check()
     found = play(config, simulator, journal, listener)
     return judge(config, setup, [found.records[c]["evaluate"] for c in range(simulator.clients)])
@@ -67,6 +71,9 @@ def fill(
         if read_record(file) is not None:
             return
         config = resolve([settings])
+        if digests(own_code(settings)) != about["code"]:
+            names = ", ".join(about["code"])
+            raise UserError(f"{names}: edited while the sweep was at work; sweep again")
         metrics = judge_on_tuning_rows(config, about["dealt"], place, listener, given)
         figures = {key: value for key, value in metrics.items() if key not in LEFT_OUT}
         store.write_json(file, {"format": FORMAT, **about, "figures": figures})
@@ -79,6 +86,7 @@ def about_cell(cell: Cell) -> dict[str, Any]:
         "key": cell.key,
         "dealt": cell.dealt,
         "data": cell.data,
+        "code": cell.code,
         "seed": cell.config.seed,
         "settings": cell.settings,
     }
