@@ -192,8 +192,9 @@ class Bayes(Rule):
         """Both sides of each input."""
         return believe(views, self.own, self.foreign, self.weight)
 
-    def learn_share(self, views: Views) -> float:
-        return learn_share(self.believe(views).odds)
+    def learn_share(self, views: Views, known: Tensor | None = None) -> float:
+        odds = self.believe(views).odds
+        return learn_share(odds if known is None else odds[known])
 
     def decide(self, views: Views) -> Decision:
         """Decides row by row."""

@@ -34,7 +34,15 @@ from fedpn.routing.pooled import (
     true_scores,
 )
 from fedpn.routing.risk_control import Outlook, promise_pair
-from fedpn.routing.rule import Decision, Lesson, Rule, Scores, Views, of_one_model
+from fedpn.routing.rule import (
+    Decision,
+    Lesson,
+    Rule,
+    Scores,
+    Views,
+    of_one_model,
+    refuse_strangers,
+)
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.thresholds import compare, rows_needed
 
@@ -54,6 +62,7 @@ class Standards(NamedTuple):
     borrowed: Tensor  # whether the limits are the federation's, for want of rows
     counts: Tensor  # [K], the client's training rows, by which a rule can be taught again
     outlook: Tensor  # [2, 2], fields of `Outlook`, where nothing could be promised; else zeros
+    seen: Tensor  # [4], held-out rows: all, strangers, known but not answered, sent on
 
     @property
     def promises(self) -> tuple[Promise, Promise] | None:
@@ -118,6 +127,8 @@ def of_state(state: Params) -> Standards:
     """Reads standards from named tensors."""
     if "outlook" not in state:  # written before version 0.3
         state = state | {"outlook": torch.zeros(2, 2, dtype=torch.float64)}
+    if "seen" not in state:  # written before version 0.4
+        state = state | {"seen": torch.zeros(4, dtype=torch.float64)}
     strange = state.keys() ^ set(Standards._fields)
     if strange:
         raise UserError(f"the standards cannot be read: {', '.join(sorted(strange))}")
@@ -132,7 +143,16 @@ def usual(counts: Tensor) -> Standards:
     even = torch.ones(len(counts), dtype=torch.float64)
     hope = torch.zeros(2, 2, dtype=torch.float64)
     return Standards(
-        even[:1].expand(2), even, none.reshape(0, 5), none, none, zero, zero, counts, hope
+        even[:1].expand(2),
+        even,
+        none.reshape(0, 5),
+        none,
+        none,
+        zero,
+        zero,
+        counts,
+        hope,
+        none.new_zeros(4),
     )
 
 
@@ -267,6 +287,16 @@ def hold(decision: Decision, views: Views, held: Standards) -> Decision:
         few = scores == scores.amin(1, keepdim=True)  # the least odd class is always among them
         classes = ~(scores > held.odd[side][:, None]) | few
     return decision._replace(probs=probs, outcome=outcome, classes=classes)
+
+
+def count_outcomes(
+    rule: Rule | None, views: Views, held: Standards, strange: Tensor
+) -> Tensor:  # [4]
+    """What becomes of held-out rows: the yardstick of drift, to which the service holds inputs."""
+    decision = refuse_strangers(hold(decide(rule, views, held), views, held), strange)
+    is_strange = decision.outcome == int(Outcome.STRANGER)
+    marks = (is_strange | True, is_strange, ~decision.answered & ~is_strange, decision.delegated)
+    return torch.stack([mark.sum().double() for mark in marks])
 
 
 def reason(rule: Rule, outcome: Outcome, scores: Scores, held: Standards) -> str:

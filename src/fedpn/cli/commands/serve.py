@@ -52,9 +52,9 @@ def add(commands: Any) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     with needed("serving"):
-        import uvicorn
-
         from fedpn.service.app import make_app
+        from fedpn.service.guard import check_token
+        from fedpn.service.listen import listen
     from fedpn.reporting.words import count
     from fedpn.service.library import Library
 
@@ -64,8 +64,10 @@ def _serve(options: argparse.Namespace) -> int:
             f"--host {options.host} is seen by other machines: set ${TOKEN} to a long secret, "
             "which callers then send as `Authorization: Bearer …`"
         )
-    if token and len(token) < 16:
-        raise UserError(f"${TOKEN} has {len(token)} characters; use at least 16")
+    try:
+        check_token(token)
+    except UserError as error:
+        raise UserError(f"${TOKEN}: {error}") from None
     if bool(options.certificate) != bool(options.key):
         raise UserError("TLS needs both --certificate and --key")
     if options.keep_inputs and options.decisions == NOWHERE:
@@ -84,16 +86,7 @@ def _serve(options: argparse.Namespace) -> int:
         file=sys.stderr,
         flush=True,
     )
-    uvicorn.run(
-        app,
-        host=options.host,
-        port=options.port,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=30,
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
-    )
+    listen(app, options.host, options.port, certificate=options.certificate, key=options.key)
     return 0
 
 
