@@ -15,6 +15,7 @@ ESCAPED = re.compile(rb"\\.", re.DOTALL)
 STEP = np.zeros(256, np.int64)
 STEP[list(b"[{")], STEP[list(b"]}")] = 1, -1
 INPUTS = 2  # the depth of the commas between inputs: {"inputs": [ , ]}
+PART = 2**16  # bytes that are counted at once
 # Bytes that Python takes at most, beside the texts themselves (64 bits).
 LIST, OBJECT, VALUE, TEXT = 64, 240, 40, 60
 
@@ -67,10 +68,11 @@ async def read_body(parts: AsyncIterator[bytes], most_inputs: int, lease: Lease)
     """A body whose values may be built: they are few enough, and their memory is reserved."""
     body, tally = bytearray(), Tally()
     async for part in parts:
-        tally.add(part)
-        if tally.inputs > most_inputs:
-            raise TooLarge(f"a request may have at most {most_inputs} inputs")
-        lease.hold(tally.cost)
+        for at in range(0, len(part), PART):
+            tally.add(part[at : at + PART])
+            if tally.inputs > most_inputs:
+                raise TooLarge(f"a request may have at most {most_inputs} inputs")
+            lease.hold(tally.cost)
         body += part
     return body
 

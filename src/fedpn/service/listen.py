@@ -1,7 +1,6 @@
 """How a service listens: so many connections, each of which soon says what it wants."""
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -95,15 +94,15 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
 
-def listen(
+def make_server(
     app: Callable[..., Awaitable[None]],
     host: str,
     port: int,
     limits: Limits | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
-) -> None:
-    """Answers at an address until the process is asked to end."""
+) -> Server:
+    """A server that answers at an address; `run` does so until the process is asked to end."""
     limits = limits or Limits()
     most = min(limits.connections, _files() // 2)
     config = uvicorn.Config(
@@ -119,8 +118,7 @@ def listen(
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
-    with contextlib.suppress(KeyboardInterrupt):
-        Server(config, limits.head).run()
+    return Server(config, limits.head)
 
 
 def _files() -> int:

@@ -1,6 +1,7 @@
 """fedpn serve and fedpn reviews: answers over HTTP, and what people said of those refused."""
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ def _serve(options: argparse.Namespace) -> int:
     with needed("serving"):
         from fedpn.service.app import make_app
         from fedpn.service.guard import check_token
-        from fedpn.service.listen import listen
+        from fedpn.service.listen import make_server
     from fedpn.reporting.words import count
     from fedpn.service.library import Library
 
@@ -86,7 +87,11 @@ def _serve(options: argparse.Namespace) -> int:
         file=sys.stderr,
         flush=True,
     )
-    listen(app, options.host, options.port, certificate=options.certificate, key=options.key)
+    server = make_server(
+        app, options.host, options.port, certificate=options.certificate, key=options.key
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run()
     return 0
 
 
