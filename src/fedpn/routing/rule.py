@@ -172,6 +172,10 @@ class Rule:
         """Tells in words why."""
         raise NotImplementedError
 
+    def foreignness(self, epistemic: Tensor, share: Tensor) -> Tensor:
+        """How foreign inputs look, whatever share of own ones a decision went by."""
+        return epistemic
+
     def learn_share(self, views: Views, known: Tensor | None = None) -> float:
         """The share of own inputs among unlabelled ones, where a rule goes by it.
 

@@ -101,7 +101,7 @@ class Decisions:
     def recent(self, client: str, version: str, count: int) -> list[Row]:
         """Outcomes and shares of the last decisions of a version, the oldest first."""
         c = DECISIONS.c
-        query = sa.select(c.time, c.outcome, c.source, c.own_share)
+        query = sa.select(c.time, c.outcome, c.epistemic, c.own_share)
         query = query.where(c.client == client, c.version == version)
         return self._read(query.order_by(c.id.desc()).limit(count))[::-1]
 

@@ -7,8 +7,10 @@ are many, and somebody looks all the time, so evidence is gathered that may be l
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
 
 from fedpn.routing.outcomes import BY_LABEL, Outcome, Source
 from fedpn.routing.rule import EVEN
@@ -28,11 +30,30 @@ WORDS = {"strangers": "strangers", "abstentions": "abstentions", "foreign": "for
 Tree = dict[str, Any]
 
 
+class Seen(NamedTuple):
+    """What became of inputs."""
+
+    outcomes: Sequence[Outcome]
+    foreignness: Sequence[float]  # as the rule has it
+
+    def marks(self, limit: float) -> dict[str, list[bool]]:
+        """Which inputs are of each kind; `limit`: above it one is foreign."""
+        strange = [outcome is Outcome.STRANGER for outcome in self.outcomes]
+        nobody = [outcome.source is Source.NOBODY for outcome in self.outcomes]
+        far = [score > limit for score in self.foreignness]
+        return {
+            "strangers": strange,
+            "abstentions": [n and not s for n, s in zip(nobody, strange, strict=True)],
+            "foreign": [f and not s for f, s in zip(far, strange, strict=True)],
+        }
+
+
 class Watch:
     """What one version of a client's models has seen; a few numbers, however many inputs come."""
 
     def __init__(self, bundle: Bundle, state: Tree | None = None) -> None:
-        rows, *marked = (int(n) for n in bundle.standards.seen.tolist())
+        *counts, self.limit = bundle.standards.seen.tolist()
+        rows, *marked = (int(n) for n in counts)
         self.expected: dict[str, float] = {}
         self.evidence: dict[str, Evidence] = {}
         for (name, chance), count in zip(CHANCES.items(), marked, strict=True):
@@ -41,11 +62,11 @@ class Watch:
             known = (state or {}).get(name)
             self.evidence[name] = Evidence.of_state(limit, known) if known else Evidence(limit)
 
-    def see(self, outcomes: Iterable[Outcome], share: float | None) -> None:
-        """Takes inputs into account; where a caller tells the share of own ones, he decides who
-        answers, and strangers alone are watched."""
-        for name, marks in _marks(list(outcomes)).items():
-            if name == "strangers" or share in (None, EVEN):
+    def see(self, seen: Seen, share: float | None = None) -> None:
+        """Takes inputs into account; whether somebody answers, only where no caller told the share
+        of own inputs, by which that goes."""
+        for name, marks in seen.marks(self.limit).items():
+            if name != "abstentions" or share in (None, EVEN):
                 self.evidence[name].see(marks)
 
     def alarms(self) -> list[str]:
@@ -77,10 +98,10 @@ class Watches:
                 self._watches.setdefault(key, Watch(bundle, state))
         return self._watches[key]
 
-    def see(self, bundle: Bundle, outcomes: Iterable[Outcome], share: float | None) -> None:
+    def see(self, bundle: Bundle, seen: Seen, share: float | None) -> None:
         watch = self.of(bundle)
         with self._lock:
-            watch.see(outcomes, share)
+            watch.see(seen, share)
             self._changed.add((bundle.client, bundle.version))
 
     def save(self, at_once: bool) -> None:
@@ -95,14 +116,16 @@ class Watches:
             self._changed.discard(key)
 
 
-def _marks(outcomes: Sequence[Outcome]) -> dict[str, list[bool]]:
-    strange = [outcome is Outcome.STRANGER for outcome in outcomes]
-    nobody = [o.source is Source.NOBODY and o is not Outcome.STRANGER for o in outcomes]
-    return {
-        "strangers": strange,
-        "abstentions": nobody,
-        "foreign": [outcome.is_sent_on for outcome in outcomes],
-    }
+def _seen_again(recent: Sequence[Tree], bundle: Bundle) -> Seen:
+    """The same of decisions that were kept."""
+    outcomes = [BY_LABEL[row["outcome"]] for row in recent]
+    if bundle.rule is None or not recent:
+        return Seen(outcomes, [0.0] * len(recent))
+    shares = [row["own_share"] for row in recent]
+    if len(bundle.standards.asked) or None in shares:  # promises go by an even share
+        shares = [EVEN] * len(recent)
+    epistemic = torch.tensor([row["epistemic"] for row in recent], dtype=torch.float64)
+    return Seen(outcomes, bundle.rule.foreignness(epistemic, torch.tensor(shares)).tolist())
 
 
 def drift(recent: Sequence[Tree], bundle: Bundle, watch: Watch | None = None) -> Tree:
@@ -110,11 +133,11 @@ def drift(recent: Sequence[Tree], bundle: Bundle, watch: Watch | None = None) ->
 
     Without a watch these inputs are all that was seen.
     """
-    outcomes = [BY_LABEL[row["outcome"]] for row in recent]
+    seen = _seen_again(recent, bundle)
     if watch is None:
         watch = Watch(bundle)
-        watch.see(outcomes, None)
-    marks = _marks(outcomes)
+        watch.see(seen)
+    marks = seen.marks(watch.limit)
     shares = {name: sum(column) / max(len(column), 1) for name, column in marks.items()}
     parts = [range(i, min(i + PART, len(recent))) for i in range(0, len(recent), PART)]
     return {

@@ -2,8 +2,9 @@
 
 While inputs are marked with a chance of at most `limit`, each on its own or given those before, the
 evidence exceeds 1/α at any time with a chance of at most α (Ville's inequality). It is a mixture
-over when the share changed, with weights 1/(t(t+1)), and over what it changed to (Shin, Ramdas and
-Rinaldo, 2022); so it holds a few numbers, however many inputs come.
+over when the share changed, before the first, second, … t-th 50 inputs with weights 1/(t(t+1)), and
+over what it changed to (Shin, Ramdas and Rinaldo, 2022); so it holds a few numbers, however many
+inputs come.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from typing import Any, Self
 from scipy.special import betaincinv
 
 ODDS = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)  # what the limit's odds may have been multiplied by
+BLOCK = 50  # inputs between the times at which a change may begin
 MOST = 1e9  # of each part: once inputs are as before, it is forgotten in a few hundred of them
 
 
@@ -47,7 +49,8 @@ class Evidence:
 
     @property
     def value(self) -> float:
-        return sum(self.parts) / len(ODDS) + 1 / (self.rows + 1)
+        begun = -(-self.rows // BLOCK)
+        return sum(self.parts) / len(ODDS) + 1 / (begun + 1)
 
     def see(self, marks: Iterable[bool]) -> None:
         limit = self.limit
@@ -57,9 +60,10 @@ class Evidence:
             False: [1 / scale for scale in scales],
         }
         for mark in marks:
+            time = self.rows / BLOCK + 1
+            start = 1 / (time * (time + 1)) if self.rows % BLOCK == 0 else 0.0
             self.rows += 1
             self.marked += mark
-            start = 1 / (self.rows * (self.rows + 1))
             self.parts = [
                 min((part + start) * ratio, MOST)
                 for part, ratio in zip(self.parts, ratios[mark], strict=True)

@@ -17,9 +17,10 @@ from fedpn.data.dataset import Array
 from fedpn.routing.bayes import Bayes
 from fedpn.routing.outcomes import Outcome
 from fedpn.routing.rule import EVEN, Views
+from fedpn.routing.standards import foreignness
 from fedpn.service.counters import Counters
 from fedpn.service.decisions import Decisions, Row
-from fedpn.service.drift import Watches
+from fedpn.service.drift import Seen, Watches
 from fedpn.service.explain import explain
 from fedpn.service.library import Answerer
 from fedpn.service.limits import Limits
@@ -152,7 +153,10 @@ class Worker:
             if fault and tree["outcome"] == Outcome.STRANGER.label:
                 tree["reason"] = f"{fault}: nobody can answer"
         self.counters.answered(models.client, told, time.perf_counter() - began)
-        outcomes = [Outcome(number) for number in decision.outcome.tolist()]
+        held = predictor.bundle.standards
+        by = EVEN if len(held.asked) else used
+        foreign = foreignness(predictor.bundle.rule, decision, by).tolist()
+        seen = Seen([Outcome(number) for number in decision.outcome.tolist()], foreign)
 
         def tell(kept: "Future[list[int]] | None") -> None:
             if kept is not None and kept.exception() is not None:
@@ -161,7 +165,7 @@ class Worker:
             for tree, number in zip(told, kept.result() if kept else (), strict=kept is not None):
                 tree["id"] = number
             try:
-                self.watches.see(predictor.bundle, outcomes, share)
+                self.watches.see(predictor.bundle, seen, share)
             finally:
                 self._forget(group)
                 _deliver(group, told)
