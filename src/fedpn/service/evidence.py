@@ -2,7 +2,7 @@
 
 While inputs are marked with a chance of at most `limit`, each on its own or given those before, the
 evidence exceeds 1/α at any time with a chance of at most α (Ville's inequality). It is a mixture
-over when the share changed, before the first, second, … t-th 50 inputs with weights 1/(t(t+1)), and
+over when the share changed, before the first, second, … t-th 100 inputs with weights 1/(t(t+1)), and
 over what it changed to (Shin, Ramdas and Rinaldo, 2022); so it holds a few numbers, however many
 inputs come.
 """
@@ -14,7 +14,7 @@ from typing import Any, Self
 from scipy.special import betaincinv
 
 ODDS = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)  # what the limit's odds may have been multiplied by
-BLOCK = 50  # inputs between the times at which a change may begin
+BLOCK = 100  # inputs between the times at which a change may begin
 MOST = 1e9  # of each part: once inputs are as before, it is forgotten in a few hundred of them
 
 
