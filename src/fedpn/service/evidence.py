@@ -2,9 +2,9 @@
 
 While inputs are marked with a chance of at most `limit`, each on its own or given those before, the
 evidence exceeds 1/α at any time with a chance of at most α (Ville's inequality). It is a mixture
-over when the share changed, before the first, second, … t-th 100 inputs with weights 1/(t(t+1)), and
-over what it changed to (Shin, Ramdas and Rinaldo, 2022); so it holds a few numbers, however many
-inputs come.
+over when the share changed, before the first, second, … t-th 100 inputs with weights 1/(t(t+1)),
+and over what it changed to (Shin, Ramdas and Rinaldo, 2022); so it holds a few numbers, however
+many inputs come.
 """
 
 from collections.abc import Iterable
