@@ -96,6 +96,18 @@ def test_a_second_request_has_the_same_time_for_its_headers(pictures):
         line.close()
 
 
+def test_headers_without_end_are_cut_off(pictures):
+    limits = Limits(head=20.0)
+    with listening(make_app(Library([pictures]), limits=limits), limits) as port:
+        line, began = connect(port, HEAD), time.monotonic()
+        with suppress(ConnectionResetError, BrokenPipeError):
+            for i in range(200):
+                line.sendall(b"X-%d: " % i + b"a" * 4096 + b"\r\n")
+            received(line)
+        assert time.monotonic() - began < 10 and health(port) == 200
+        line.close()
+
+
 def test_a_body_that_does_not_come_is_told_so(pictures):
     limits = Limits(seconds=0.5)
     with listening(make_app(Library([pictures]), limits=limits), limits) as port:

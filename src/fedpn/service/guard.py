@@ -6,6 +6,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -94,7 +95,7 @@ class Guard:
 
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         most = self.limits.body if scope["path"] == ASKING else SMALL
-        address = (scope.get("client") or ("",))[0]
+        address = network((scope.get("client") or ("",))[0])
         refusal = self.refuse(scope["path"], headers, most, address)
         try:
             if refusal:
@@ -154,6 +155,20 @@ class Guard:
 
 def too_many_bytes(most: int) -> str:
     return f"a request may have at most {most} bytes"
+
+
+def network(address: str) -> str:
+    """Whose an address is: of IPv6 somebody has 2⁶⁴ of them.
+
+    >>> network("192.0.2.1"), network("2001:db8::7"), network("somewhere")
+    ('192.0.2.1', '2001:db8::/64', 'somewhere')
+    """
+    if ":" not in address:
+        return address
+    try:
+        return str(ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
 
 
 def _host(text: str) -> str:

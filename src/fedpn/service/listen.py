@@ -11,6 +11,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from fedpn.service.limits import Limits
 
+HEAD = 64 * 2**10  # bytes of headers
 FULL = b'{"error": "too many connections; try again"}'
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n"
@@ -27,7 +28,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def __init__(self, limits: Limits, most: int, **parts: Any) -> None:
         super().__init__(**parts)
         self.limits, self.most = limits, most
-        self.since = 0.0
+        self.since, self.come = 0.0, 0  # when it began to wait for headers, and bytes since
         self.deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -47,8 +48,12 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().data_received(data)
         if self.cycle is not before:
             self._stop_waiting()
-        elif self.is_idle and self.deadline is None:
-            self._await_head()
+        elif self.is_idle:
+            if self.deadline is None:
+                self._await_head()
+            self.come += len(data)
+            if self.come > HEAD:  # of two parsers one has no bound of its own
+                self.drop()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stop_waiting()
@@ -69,7 +74,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self.transport.abort()
 
     def _await_head(self) -> None:
-        self.since = self.loop.time()
+        self.since, self.come = self.loop.time(), 0
         self.deadline = self.loop.call_later(self.limits.head, self.drop)
 
     def _stop_waiting(self) -> None:
