@@ -20,9 +20,9 @@ INSIDE = {
     "cli": "main / commands · version · welcome / console · overall · shells / grammar",
     "flower": "doctor · worker / app · deploy / watch / place · status · weigh",
     "service": """
-        app / routes / state / worker / drift · explain · guard · library · samples /
-        counters · decisions · decode ·
-        limits · schema
+        app · listen / routes / state / worker /
+        drift · explain · guard · library · samples · writer /
+        body · counters · decisions · decode · evidence · schema / limits
     """,
     "runs": """
         studies / api / defaults · membership · result / pipeline / identity /
@@ -40,8 +40,8 @@ INSIDE = {
     """,
     "federated": """
         late · privacy · simulator /
-        columns · conductor · gate · heads · moments · personal · pool · together · training /
-        phase / attack / gather · site /
+        columns · conductor · heads · moments · personal · pool · together · training /
+        gate / phase / attack / gather · site /
         aggregation · checkpoint · listener · memories · observer · plausible · settings
     """,
     "algorithms": """

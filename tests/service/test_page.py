@@ -213,9 +213,9 @@ def test_drift_is_drawn_and_warned_of(browser, pictures, tmp_path):
             )
             ask(noise[count : count + more])
         expect(page.locator(".warning")).to_contain_text("% strangers among the last 60 inputs")
-        assert page.locator("#chart polyline").count() == 3
-        assert page.locator("#chart [stroke-dasharray]").count() == 2
-        assert page.locator("#chart circle").count() == 9
+        assert page.locator("#chart polyline").count() == 4
+        assert page.locator("#chart [stroke-dasharray]").count() == 3
+        assert page.locator("#chart circle").count() == 12
 
 
 def test_a_row_of_a_table_is_filled_in(browser, table, tmp_path):

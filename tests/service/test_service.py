@@ -162,7 +162,10 @@ def test_drift_is_seen_on_the_page_and_in_the_metrics(service, pictures):
     text = service.get("/metrics").text
     assert 'fedpn_drift_alert{client="1"} 1' in text
     assert 'fedpn_answers_total{client="1",source="nobody",outcome="stranger"}' in text
-    calm = [{"outcome": "local_confident", "source": "local", "own_share": 0.5, "time": 0.0}] * 90
+    calm = [
+        {"outcome": "local_confident", "source": "local", "own_share": 0.5, "time": 0.0}
+        | {"epistemic": 0.0}
+    ] * 90
     assert drift(calm, open_bundle(pictures, "1"))["alerts"] == []
 
 

@@ -122,10 +122,15 @@ def gate_phases(share: float) -> Sequence[Phase]:
 
 
 @torch.no_grad()
-def strangers(x: Tensor, gate: Params) -> Tensor:  # [B], bool
-    """Which inputs are like nothing that the federation has seen."""
+def strangers(x: Tensor, gate: Params, own: Tensor | None = None) -> Tensor:  # [B], bool
+    """Which inputs are like nothing that the federation has seen; none where it has no gate.
+
+    `own`: the labels of rows that the gate was fitted on.
+    """
+    if not gate:
+        return torch.zeros(len(x), dtype=torch.bool)
     seen = familiar.statistics(x.cpu(), _part("view", gate))
-    return familiar.distance(seen, _part("fitted", gate)) > gate["limit"]
+    return familiar.distance(seen, _part("fitted", gate), own) > gate["limit"]
 
 
 def _named(kind: str, params: Params) -> Params:

@@ -15,13 +15,15 @@ from fedpn.core.task import Batch, Data, Plan, Task
 from fedpn.core.trees import Params, Slots, split, stack, unstack
 from fedpn.data.batches import draw, stack_plans, steps_of
 from fedpn.data.dataset import Array
+from fedpn.federated.gate import SLOT as GATE
+from fedpn.federated.gate import strangers
 from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
 from fedpn.federated.site import Site
 from fedpn.routing.routers import Router
 from fedpn.routing.rule import EVEN, Lesson, Rule, Views
 from fedpn.routing.rules import find_rule, to_state
 from fedpn.routing.settings import RoutingSettings
-from fedpn.routing.standards import teach
+from fedpn.routing.standards import count_outcomes, teach
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,9 @@ class Calibrate(Phase):
                 rules[kind] = rule
         except UserError as error:
             raise UserError(f"client {site.name} has {error}") from None
+        x = site.setup.data.x[torch.from_numpy(site.calibration).to(site.setup.device)].cpu()
+        strange = strangers(x, sent.get(GATE, {}), own=lesson.labels)
+        held = held._replace(seen=count_outcomes(own, lesson.views, held, strange))
         return Reply(memory | {"rule": to_state(rules), "standards": held._asdict()})
 
     def lesson(self, site: Site, sent: Slots, memory: Slots) -> Lesson:

@@ -192,8 +192,14 @@ class Bayes(Rule):
         """Both sides of each input."""
         return believe(views, self.own, self.foreign, self.weight)
 
-    def learn_share(self, views: Views) -> float:
-        return learn_share(self.believe(views).odds)
+    def foreignness(self, epistemic: Tensor, share: Tensor) -> Tensor:
+        """Log odds at an even share; all that look own are alike."""
+        at_share = epistemic.double().logit(1e-15)
+        return (at_share + share.double().logit(1e-6)).clamp(min=0)
+
+    def learn_share(self, views: Views, known: Tensor | None = None) -> float:
+        odds = self.believe(views).odds
+        return learn_share(odds if known is None else odds[known])
 
     def decide(self, views: Views) -> Decision:
         """Decides row by row."""

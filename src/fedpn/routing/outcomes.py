@@ -49,6 +49,7 @@ ANSWERERS = {
     Outcome.STRANGER: Source.NOBODY,
 }
 OUTCOMES = tuple(outcome.label for outcome in Outcome)
+BY_LABEL = {outcome.label: outcome for outcome in Outcome}
 
 
 def answered(outcomes: Tensor) -> Tensor:

@@ -172,6 +172,13 @@ class Rule:
         """Tells in words why."""
         raise NotImplementedError
 
-    def learn_share(self, views: Views) -> float:
-        """The share of own inputs among unlabelled ones, where a rule goes by it."""
+    def foreignness(self, epistemic: Tensor, share: Tensor) -> Tensor:
+        """How foreign inputs look, whatever share of own ones a decision went by."""
+        return epistemic
+
+    def learn_share(self, views: Views, known: Tensor | None = None) -> float:
+        """The share of own inputs among unlabelled ones, where a rule goes by it.
+
+        `known`: which of them count; without it all do.
+        """
         return EVEN

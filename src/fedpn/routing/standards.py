@@ -34,10 +34,19 @@ from fedpn.routing.pooled import (
     true_scores,
 )
 from fedpn.routing.risk_control import Outlook, promise_pair
-from fedpn.routing.rule import Decision, Lesson, Rule, Scores, Views, of_one_model
+from fedpn.routing.rule import (
+    Decision,
+    Lesson,
+    Rule,
+    Scores,
+    Views,
+    of_one_model,
+    refuse_strangers,
+)
 from fedpn.routing.settings import RoutingSettings
 from fedpn.routing.thresholds import compare, rows_needed
 
+FAR = 0.02  # of held-out rows that may look foreigner than the limit for drift
 ENOUGH = 30  # rows for a temperature of one's own
 KINDS: tuple[Kind, ...] = ("lac", "aps", "raps")
 
@@ -54,6 +63,7 @@ class Standards(NamedTuple):
     borrowed: Tensor  # whether the limits are the federation's, for want of rows
     counts: Tensor  # [K], the client's training rows, by which a rule can be taught again
     outlook: Tensor  # [2, 2], fields of `Outlook`, where nothing could be promised; else zeros
+    seen: Tensor  # [5], held-out rows: all, strangers, known but not answered, foreign; the limit
 
     @property
     def promises(self) -> tuple[Promise, Promise] | None:
@@ -118,6 +128,8 @@ def of_state(state: Params) -> Standards:
     """Reads standards from named tensors."""
     if "outlook" not in state:  # written before version 0.3
         state = state | {"outlook": torch.zeros(2, 2, dtype=torch.float64)}
+    if "seen" not in state:  # written before version 0.4
+        state = state | {"seen": torch.zeros(5, dtype=torch.float64)}
     strange = state.keys() ^ set(Standards._fields)
     if strange:
         raise UserError(f"the standards cannot be read: {', '.join(sorted(strange))}")
@@ -132,7 +144,16 @@ def usual(counts: Tensor) -> Standards:
     even = torch.ones(len(counts), dtype=torch.float64)
     hope = torch.zeros(2, 2, dtype=torch.float64)
     return Standards(
-        even[:1].expand(2), even, none.reshape(0, 5), none, none, zero, zero, counts, hope
+        even[:1].expand(2),
+        even,
+        none.reshape(0, 5),
+        none,
+        none,
+        zero,
+        zero,
+        counts,
+        hope,
+        none.new_zeros(4),
     )
 
 
@@ -267,6 +288,29 @@ def hold(decision: Decision, views: Views, held: Standards) -> Decision:
         few = scores == scores.amin(1, keepdim=True)  # the least odd class is always among them
         classes = ~(scores > held.odd[side][:, None]) | few
     return decision._replace(probs=probs, outcome=outcome, classes=classes)
+
+
+def count_outcomes(
+    rule: Rule | None, views: Views, held: Standards, strange: Tensor
+) -> Tensor:  # [5]
+    """What becomes of held-out rows: the yardstick of drift, to which the service holds inputs.
+
+    All but `FAR` of the rows look less foreign than the limit.
+    """
+    decision = refuse_strangers(hold(decide(rule, views, held), views, held), strange)
+    is_strange = decision.outcome == int(Outcome.STRANGER)
+    scores = foreignness(rule, decision, views.share)
+    scores = torch.where(is_strange, -math.inf, scores)
+    limit = float(scores.sort(descending=True).values[int(FAR * len(scores))])
+    marks = (is_strange | True, is_strange, ~decision.answered & ~is_strange, scores > limit)
+    return torch.tensor([*(int(mark.sum()) for mark in marks), limit], dtype=torch.float64)
+
+
+def foreignness(rule: Rule | None, decision: Decision, share: float) -> Tensor:  # [B]
+    """How foreign inputs look to a rule; without one nothing is foreign."""
+    if rule is None:
+        return torch.zeros(len(decision.label), dtype=torch.float64)
+    return rule.foreignness(decision.epistemic, torch.tensor(share))
 
 
 def reason(rule: Rule, outcome: Outcome, scores: Scores, held: Standards) -> str:

@@ -15,10 +15,10 @@ import fedpn
 from fedpn.core.errors import UserError
 from fedpn.service import schema
 from fedpn.service.counters import Counters
-from fedpn.service.decisions import Decisions
-from fedpn.service.guard import Guard
+from fedpn.service.decisions import UNREACHABLE, Decisions
+from fedpn.service.guard import Guard, Late, check_token
 from fedpn.service.library import Library, Unusable
-from fedpn.service.limits import Limits
+from fedpn.service.limits import Limits, Memory, Overfull, TooLarge
 from fedpn.service.routes import add_answers, add_decisions, add_health
 from fedpn.service.state import Refused, Service, first_problem
 from fedpn.service.worker import Worker
@@ -32,6 +32,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     409: {"model": schema.Problem, "description": "something else was there first"},
     413: {"model": schema.Problem, "description": "too large"},
     422: {"model": schema.Problem, "description": "the request cannot be read"},
+    408: {"model": schema.Problem, "description": "the request did not come in time"},
     429: {"model": schema.Problem, "description": "too much waits; try again"},
     503: {"model": schema.Problem, "description": "not now"},
 }
@@ -46,8 +47,10 @@ def make_app(
 ) -> FastAPI:
     """The whole application; `token` guards all but the page and the health checks."""
     limits, counters = limits or Limits(), Counters()
+    check_token(token)
     worker = Worker(limits, counters, decisions)
-    service = Service(library, worker, counters, decisions, limits, keep_inputs)
+    memory = Memory(limits.memory)
+    service = Service(library, worker, counters, decisions, limits, keep_inputs, memory)
     stop = threading.Event()
 
     def watch() -> None:
@@ -61,6 +64,7 @@ def make_app(
         yield
         stop.set()
         await asyncio.to_thread(worker.close)
+        service.readers.shutdown()
         if decisions is not None:
             decisions.close()
 
@@ -74,7 +78,7 @@ def make_app(
         responses=PROBLEMS,
     )
     app.state.service = service
-    app.add_middleware(Guard, token=token, most=limits.body, counters=counters)
+    app.add_middleware(Guard, token=token, limits=limits, counters=counters)
     _tell_problems(app)
     add_health(app, service)
     add_answers(app, service)
@@ -86,7 +90,7 @@ def _tell_problems(app: FastAPI) -> None:
     """Every problem is a sentence; none tells of files or code."""
 
     def say(status: int, words: str) -> JSONResponse:
-        head = {"Retry-After": "1"} if status == 429 else None
+        head = {"Retry-After": "1"} if status in (429, 503) else None
         return JSONResponse({"error": words}, status, headers=head)
 
     @app.exception_handler(Refused)
@@ -100,6 +104,24 @@ def _tell_problems(app: FastAPI) -> None:
     @app.exception_handler(Unusable)
     async def unusable(_: Request, error: Unusable) -> JSONResponse:
         return say(503, str(error))
+
+    @app.exception_handler(TooLarge)
+    async def large(_: Request, error: TooLarge) -> JSONResponse:
+        return say(413, str(error))
+
+    @app.exception_handler(Overfull)
+    async def overfull(_: Request, error: Overfull) -> JSONResponse:
+        return say(503, "other requests take all memory that there is; try again")
+
+    @app.exception_handler(Late)
+    async def late(_: Request, error: Late) -> JSONResponse:
+        return say(408, str(error))
+
+    async def unreachable(_: Request, error: Exception) -> JSONResponse:
+        return say(503, "decisions cannot be reached now; try again")
+
+    for kind in UNREACHABLE:
+        app.add_exception_handler(kind, unreachable)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:

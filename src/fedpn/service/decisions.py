@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -32,20 +32,16 @@ DECISIONS = sa.Table(
     sa.Index("by_version", "client", "version", "id"),
     sa.Index("to_review", "source", "truth", "id"),
 )
+WATCHES = sa.Table(
+    "watches",  # what `drift` has seen of a version's inputs
+    META,
+    sa.Column("client", sa.String, primary_key=True),
+    sa.Column("version", sa.String, primary_key=True),
+    sa.Column("state", sa.JSON, nullable=False),
+)
+BUSY = 1.0  # seconds to wait for another program that writes
+UNREACHABLE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 SHOWN = [column for column in DECISIONS.c if column.name != "input"]
-
-
-class Share(NamedTuple):
-    """Of the last decisions, how many are of a kind; and what calibration led one to expect."""
-
-    share: float
-    expected: float
-    limit: float  # above which it is more than chance
-    rows: int
-
-    @property
-    def alarming(self) -> bool:
-        return self.share > self.limit
 
 
 class Decisions:
@@ -105,9 +101,24 @@ class Decisions:
     def recent(self, client: str, version: str, count: int) -> list[Row]:
         """Outcomes and shares of the last decisions of a version, the oldest first."""
         c = DECISIONS.c
-        query = sa.select(c.time, c.outcome, c.source, c.own_share)
+        query = sa.select(c.time, c.outcome, c.epistemic, c.own_share)
         query = query.where(c.client == client, c.version == version)
         return self._read(query.order_by(c.id.desc()).limit(count))[::-1]
+
+    def read_watch(self, client: str, version: str) -> Row | None:
+        """What was seen of a version's inputs before."""
+        c = WATCHES.c
+        found = self._read(sa.select(c.state).where(c.client == client, c.version == version))
+        return found[0]["state"] if found else None
+
+    def keep_watch(self, client: str, version: str, state: Row) -> None:
+        c = WATCHES.c
+        with self.engine.begin() as connection:
+            mine = (c.client == client) & (c.version == version)
+            changed = connection.execute(sa.update(WATCHES).where(mine).values(state=state))
+            if not changed.rowcount:
+                line = {"client": client, "version": version, "state": state}
+                connection.execute(sa.insert(WATCHES).values(line))
 
     def _read(self, query: Any) -> list[Row]:
         with self.engine.connect() as connection:
@@ -133,7 +144,7 @@ def _add_what_is_new(engine: sa.Engine) -> None:
 
 def _use_wal(connection: Any, _: Any) -> None:
     cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={1000 * BUSY:.0f}")
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")  # outlives a kill; a power cut may cost the last
-    cursor.execute("PRAGMA busy_timeout=10000")
     cursor.close()

@@ -1,7 +1,5 @@
 """The routes of the service, and what each of them tells."""
 
-import asyncio
-import json
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path as Folder
@@ -16,8 +14,9 @@ import fedpn
 from fedpn.core import store
 from fedpn.data.recipe import Recipe
 from fedpn.service import schema
+from fedpn.service.body import parse, read_body
 from fedpn.service.decode import unpack
-from fedpn.service.drift import WINDOW, drift
+from fedpn.service.drift import CHANCES, WINDOW, drift
 from fedpn.service.samples import as_sample, examples, samples
 from fedpn.service.state import Refused, Service, first_problem
 from fedpn.serving.card import card
@@ -74,7 +73,7 @@ def add_health(app: FastAPI, service: Service) -> None:
         }
         if service.decisions is not None:
             found = {name: _drift(service, name) for name in list(service.library.open)}
-            for key in ("strangers", "abstentions"):
+            for key in CHANCES:
                 gauges[f"fedpn_{key}_share"] = {n: d[key]["share"] for n, d in found.items()}
             own = {n: d["own_share"] for n, d in found.items() if d["own_share"] is not None}
             gauges["fedpn_own_share"] = own
@@ -128,16 +127,16 @@ def add_answers(app: FastAPI, service: Service) -> None:
     @app.post("/v1/predict", response_model=schema.Answers, openapi_extra=BODY)
     async def predict(request: Request) -> Any:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "multipart/form-data":
-            question = await _from_form(request, service.limits.rows)
-        else:
-            try:
-                read = schema.Question.model_validate_json  # a large one takes a while
-                question = await asyncio.to_thread(read, await request.body())
-            except ValidationError as error:
-                raise Refused(422, first_problem(error.errors())) from None
-        text = await asyncio.to_thread(json.dumps, await service.answer(question))
-        return Response(text, media_type="application/json")
+        with service.memory.lease() as lease:
+            if kind == "multipart/form-data":
+                size = request.headers.get("content-length", service.limits.body)
+                lease.hold(3 * int(size))
+                question = await _from_form(request, service.limits.rows)
+            else:
+                body = await read_body(request.stream(), service.limits.rows, lease)
+                question = await service.in_turn(_from_json, body)
+            text = await service.answer(question, lease)
+            return Response(text, media_type="application/json")
 
     @app.get("/v1/samples", response_model=list[schema.Sample])
     def tries(client: Client = None) -> Any:
@@ -167,6 +166,15 @@ def _figures(folder: Folder) -> Any:
         return None
     store.verify(folder, ["metrics.json"])
     return store.read_json(folder / "metrics.json")
+
+
+def _from_json(body: bytearray) -> schema.Question:
+    try:
+        return schema.Question.model_validate(parse(body))
+    except ValidationError as error:
+        raise Refused(422, first_problem(error.errors())) from None
+    except ValueError as error:
+        raise Refused(422, f"the request: {error}") from None
 
 
 async def _from_form(request: Request, most: int) -> schema.Question:
@@ -231,4 +239,5 @@ def add_decisions(app: FastAPI, service: Service) -> None:
 def _drift(service: Service, client: str) -> dict[str, Any]:
     models = service.library[client]
     recent = service.kept().recent(client, models.version, WINDOW)
-    return {"version": models.version, **drift(recent, models.predictor.bundle)}
+    bundle = models.predictor.bundle
+    return {"version": models.version, **drift(recent, bundle, service.worker.watches.of(bundle))}

@@ -147,10 +147,10 @@ class Review(BaseModel):
 class Expected(BaseModel):
     """A share beside what was to be expected."""
 
-    share: float
-    expected: float
-    limit: float
-    rows: int
+    share: float = Field(description="of the last inputs")
+    expected: float = Field(description="of the calibration rows")
+    limit: float = Field(description="the greatest share that these allow for")
+    rows: int = Field(description="inputs that were held against it, since these models came")
 
 
 class Point(BaseModel):
@@ -159,6 +159,7 @@ class Point(BaseModel):
     time: float
     strangers: float
     abstentions: float
+    foreign: float
     own_share: float | None
 
 
@@ -170,6 +171,7 @@ class Drift(BaseModel):
     fewest: int = Field(description="rows below which the shares tell nothing")
     strangers: Expected
     abstentions: Expected
+    foreign: Expected
     own_share: float | None
     alerts: list[str]
     chart: list[Point]

@@ -1,16 +1,25 @@
 """What the routes of a service share: its models, its worker, its decisions, its refusals."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any
+import json
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from fedpn.service import schema
 from fedpn.service.counters import Counters
 from fedpn.service.decisions import Decisions
 from fedpn.service.decode import decode, pack
 from fedpn.service.library import Answerer, Library
-from fedpn.service.limits import Limits
+from fedpn.service.limits import Lease, Limits, Memory
 from fedpn.service.worker import Busy, Job, Worker
+from fedpn.service.writer import Unkept
+from fedpn.serving.bundle import About
+
+T = TypeVar("T")
+CLASS, ANSWER = 160, 4000  # bytes of a class's probability, and of all else in an answer
 
 
 class Refused(Exception):  # noqa: N818
@@ -31,6 +40,8 @@ class Service:
     decisions: Decisions | None
     limits: Limits
     keep_inputs: bool
+    memory: Memory
+    readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "fedpn-read"))
 
     def client(self, name: str | None) -> str:
         """The client that is meant, where that can be told."""
@@ -48,8 +59,11 @@ class Service:
             raise Refused(404, "this service keeps no decisions (fedpn serve --decisions)")
         return self.decisions
 
-    async def answer(self, question: schema.Question) -> dict[str, Any]:
-        """Puts a question to the worker, and waits: one version of the models does it all."""
+    async def answer(self, question: schema.Question, lease: Lease) -> str:
+        """Puts a question to the worker, and waits: one version of the models does it all.
+
+        Returns JSON, whose memory is reserved as well.
+        """
         models = await self._models(self.client(question.client))
         if question.version not in (None, models.version):
             raise Refused(
@@ -57,20 +71,25 @@ class Service:
                 f"the models of client {models.client} are of version {models.version} now, and "
                 f"this question is for {question.version}; GET /v1/clients tells what they take",
             )
-        if len(question.inputs) > self.limits.rows:
-            raise Refused(413, f"a request may have at most {self.limits.rows} inputs")
         told = {"client": models.client, "version": models.version, "remarks": [], "answers": []}
         if not question.inputs:
-            return told
-        job, remarks = await asyncio.to_thread(self._read, question, models)
+            return json.dumps(told)
+        lease.hold(lease.held + _cost(question, models.about))
+        job, remarks = await self.in_turn(self._read, question, models)
         try:
             done = asyncio.wrap_future(self.worker.submit(job))
             answers = await asyncio.wait_for(done, self.limits.seconds)
-            return told | {"remarks": remarks, "answers": answers}
         except Busy:
             raise Refused(429, "more waits than is taken; try again") from None
+        except Unkept:
+            raise Refused(503, "decisions cannot be written now; try again") from None
         except TimeoutError:
             raise Refused(503, f"no answer within {self.limits.seconds:g} s") from None
+        return await self.in_turn(json.dumps, told | {"remarks": remarks, "answers": answers})
+
+    async def in_turn(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Reading and writing of large texts: a few at once, however many callers there are."""
+        return await asyncio.get_running_loop().run_in_executor(self.readers, work, *arguments)
 
     async def _models(self, client: str) -> Answerer:
         """The version of a client's models that answers now; opening it may take a while."""
@@ -87,6 +106,13 @@ class Service:
         kept = [pack(given, about.features) for given in found.given] if keep else []
         job = Job(models, found.rows, share, question.explain, found.faults, kept)
         return job, list(found.remarks)
+
+
+def _cost(question: schema.Question, about: About) -> int:
+    """The memory that inputs as arrays, and answers with their JSON, take at most."""
+    views = 3 if question.explain else 1
+    size = math.prod(about.blueprint.shape)
+    return len(question.inputs) * (16 * size + views * CLASS * len(about.classes) + ANSWER)
 
 
 def first_problem(errors: Any) -> str:

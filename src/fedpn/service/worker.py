@@ -7,21 +7,25 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedpn.data.dataset import Array
 from fedpn.routing.bayes import Bayes
 from fedpn.routing.outcomes import Outcome
 from fedpn.routing.rule import EVEN, Views
+from fedpn.routing.standards import foreignness
 from fedpn.service.counters import Counters
-from fedpn.service.decisions import Decisions
+from fedpn.service.decisions import Decisions, Row
+from fedpn.service.drift import Seen, Watches
 from fedpn.service.explain import explain
 from fedpn.service.library import Answerer
 from fedpn.service.limits import Limits
-from fedpn.serving.predict import Answer
+from fedpn.service.writer import Writer
+from fedpn.serving.predict import Answer, teaches
 
 Told = list[dict[str, Any]]
 
@@ -44,12 +48,14 @@ class Job:
 
 
 class Worker:
-    """Takes jobs, answers them in batches, keeps the decisions, then tells the callers."""
+    """Takes jobs, answers them in batches, has the decisions kept, then tells the callers."""
 
     def __init__(
         self, limits: Limits, counters: Counters, decisions: Decisions | None = None
     ) -> None:
-        self.limits, self.counters, self.decisions = limits, counters, decisions
+        self.limits, self.counters = limits, counters
+        self.watches = Watches(decisions)
+        self.writer = Writer(decisions, self.watches.save) if decisions is not None else None
         self.jobs: queue.Queue[Job | None] = queue.Queue()
         self.waiting, self.closed, self.had_company = 0, False, False
         self._lock = threading.Lock()
@@ -71,6 +77,8 @@ class Worker:
             self.closed = True
             self.jobs.put(None)
         self.thread.join(timeout=self.limits.seconds)
+        if self.writer is not None:
+            self.writer.close(self.limits.seconds)
 
     def _work(self) -> None:
         while True:
@@ -110,31 +118,30 @@ class Worker:
                 self._forget([job])
         for group in groups.values():
             try:
-                told = self._answer(group[0].models, group[0].share, group)
-                for job, answers in zip(group, told, strict=True):
-                    job.done.set_result(answers)
+                self._answer(group[0].models, group[0].share, group)
             except Exception as error:  # told to the callers; the worker goes on
-                for job in group:
-                    if not job.done.done():
-                        job.done.set_exception(error)
-            finally:
-                self._forget(group)
+                self._fail(group, error)
         return len(jobs) < len(taken)
+
+    def _fail(self, group: list[Job], error: BaseException) -> None:
+        self._forget(group)
+        for job in group:
+            job.done.set_exception(error)
 
     def _forget(self, jobs: list[Job]) -> None:
         with self._lock:
             self.waiting -= sum(len(job.rows) for job in jobs)
 
     @torch.no_grad()
-    def _answer(self, models: Answerer, share: float | None, group: list[Job]) -> list[Told]:
-        """Answers jobs for one version of a client's models."""
+    def _answer(self, models: Answerer, share: float | None, group: list[Job]) -> None:
+        """Answers jobs for one version of a client's models; tells them once that is kept."""
         predictor, began = models.predictor, time.perf_counter()
         rows = np.concatenate([job.rows for job in group])
         x = torch.from_numpy(rows)
-        views = predictor.views(x)
-        used = find_share(models, views, share)
+        views, strange = predictor.views(x), predictor.strangers(x)
+        used = find_share(models, views, share, teaches(x, strange))
         views = views._replace(share=used)
-        decision, sound = predictor.decide(x, views)
+        decision, sound = predictor.decide(views, strange)
         answers = predictor.tell(decision, sound)
         told = [as_tree(answer) for answer in answers]
         if any(job.explain for job in group):
@@ -145,36 +152,58 @@ class Worker:
             tree["own_share"] = used if isinstance(predictor.bundle.rule, Bayes) else None
             if fault and tree["outcome"] == Outcome.STRANGER.label:
                 tree["reason"] = f"{fault}: nobody can answer"
-        self._keep(models, told, _of_all(group, "kept", None))
         self.counters.answered(models.client, told, time.perf_counter() - began)
-        cuts = np.cumsum([len(job.rows) for job in group])[:-1]
-        bounds = [0, *cuts.tolist(), len(rows)]
-        parts = [told[a:b] for a, b in itertools.pairwise(bounds)]
-        for job, part in zip(group, parts, strict=True):
-            if not job.explain:
-                for tree in part:
-                    tree.pop("explanation", None)
-        return parts
+        held = predictor.bundle.standards
+        by = EVEN if len(held.asked) else used
+        foreign = foreignness(predictor.bundle.rule, decision, by).tolist()
+        seen = Seen([Outcome(number) for number in decision.outcome.tolist()], foreign)
 
-    def _keep(self, models: Answerer, told: Told, inputs: Sequence[bytes | None]) -> None:
-        if self.decisions is None:
-            return
-        now = time.time()
-        lines = [
-            {
-                "time": now,
-                "client": models.client,
-                "version": models.version,
-                **{k: tree[k] for k in ("outcome", "source", "label", "guess", "confidence")},
-                **tree["uncertainty"],
-                "own_share": tree["own_share"],
-                "reason": tree["reason"],
-                "input": given,
-            }
-            for tree, given in zip(told, inputs, strict=True)
-        ]
-        for tree, number in zip(told, self.decisions.keep(lines), strict=True):
-            tree["id"] = number
+        def tell(kept: "Future[list[int]] | None") -> None:
+            if kept is not None and kept.exception() is not None:
+                self._fail(group, cast("BaseException", kept.exception()))
+                return
+            for tree, number in zip(told, kept.result() if kept else (), strict=kept is not None):
+                tree["id"] = number
+            try:
+                self.watches.see(predictor.bundle, seen, share)
+            finally:
+                self._forget(group)
+                _deliver(group, told)
+
+        if self.writer is None:
+            tell(None)
+        else:
+            lines = _lines(models, told, _of_all(group, "kept", None))
+            self.writer.submit(lines).add_done_callback(tell)
+
+
+def _deliver(group: Sequence[Job], told: Told) -> None:
+    """Gives each job its own of all answers."""
+    rest = iter(told)
+    for job in group:
+        part = list(itertools.islice(rest, len(job.rows)))
+        if not job.explain:
+            for tree in part:
+                tree.pop("explanation", None)
+        job.done.set_result(part)
+
+
+def _lines(models: Answerer, told: Told, inputs: Sequence[bytes | None]) -> list[Row]:
+    """Answers as decisions keep them."""
+    now = time.time()
+    return [
+        {
+            "time": now,
+            "client": models.client,
+            "version": models.version,
+            **{k: tree[k] for k in ("outcome", "source", "label", "guess", "confidence")},
+            **tree["uncertainty"],
+            "own_share": tree["own_share"],
+            "reason": tree["reason"],
+            "input": given,
+        }
+        for tree, given in zip(told, inputs, strict=True)
+    ]
 
 
 def _of_all(group: Sequence[Job], field: str, nothing: Any) -> list[Any]:
@@ -182,12 +211,12 @@ def _of_all(group: Sequence[Job], field: str, nothing: Any) -> list[Any]:
     return [value for job in group for value in getattr(job, field) or [nothing] * len(job.rows)]
 
 
-def find_share(models: Answerer, views: Views, given: float | None) -> float:
-    """The share of own inputs: as given, or as the client's stream has it."""
+def find_share(models: Answerer, views: Views, given: float | None, known: Tensor) -> float:
+    """The share of own inputs: as given, or as the known ones of the client's stream have it."""
     rule = models.predictor.bundle.rule
     if not isinstance(rule, Bayes):
         return EVEN
-    return given if given is not None else models.stream.learn(rule.believe(views).odds)
+    return given if given is not None else models.stream.learn(rule.believe(views).odds[known])
 
 
 def as_tree(answer: Answer) -> dict[str, Any]:

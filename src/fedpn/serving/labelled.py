@@ -17,11 +17,11 @@ from fedpn.data.sources.table import Wanted, ways_of
 from fedpn.routing.outcomes import OUTCOMES
 from fedpn.routing.rule import Lesson
 from fedpn.routing.settings import RoutingSettings
-from fedpn.routing.standards import Standards, teach
+from fedpn.routing.standards import Standards, count_outcomes, teach
 from fedpn.serving.bundle import Bundle
 from fedpn.serving.export import export, recalibrate
 from fedpn.serving.inputs import columns_of, order_of
-from fedpn.serving.predict import Predictor, load
+from fedpn.serving.predict import Predictor, load, teaches
 
 Tree = dict[str, Any]
 
@@ -68,6 +68,9 @@ def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: 
     settings = replace(bundle.about.routing or RoutingSettings(), **changes)
     lesson = Lesson(predictor.views(rows.x), rows.y, bundle.standards.counts, bundle.pool or None)
     rule, standards = teach(type(bundle.rule) if bundle.rule else None, lesson, settings)
+    strange = predictor.strangers(rows.x)
+    seen = count_outcomes(rule, lesson.views, standards, strange)
+    standards = standards._replace(seen=seen)
     export(path, client, out)
     recalibrate(out, rule, standards, settings)
     return standards
@@ -76,8 +79,9 @@ def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: 
 def score(predictor: Predictor, rows: Rows, own_share: float | None = None) -> Tree:
     """Judges a client's answers to labelled rows."""
     views = predictor.views(rows.x)
-    share = predictor.find_share(views, own_share)
-    decision, _ = predictor.decide(rows.x, views._replace(share=share))
+    strange = predictor.strangers(rows.x)
+    share = predictor.find_share(views, own_share, teaches(rows.x, strange))
+    decision, _ = predictor.decide(views._replace(share=share), strange)
     wrong, answered = decision.label != rows.y, decision.answered
     outcomes = torch.bincount(decision.outcome, minlength=len(OUTCOMES)).double() / len(rows.y)
     told: Tree = {

@@ -59,7 +59,7 @@ class Graph(nn.Module):
         self.has_own_encoder = bool(names & bundle.own.keys())
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        decision, _ = self.predictor.decide(x, self.views(x))
+        decision, _ = self.predictor.decide(self.views(x), self.predictor.strangers(x))
         kinds = (decision.label, decision.outcome)
         scores = (decision.epistemic, decision.aleatoric, decision.total)
         return (decision.probs.float(), *kinds, *(score.float() for score in scores))

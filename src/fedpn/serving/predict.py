@@ -88,8 +88,7 @@ class Predictor:
         dtype = torch.uint8 if len(self.bundle.blueprint.shape) == 3 else torch.float32
         x = torch.zeros(2, *self.bundle.blueprint.shape, dtype=dtype)
         try:
-            views = self.views(x)
-            self.tell(*self.decide(x, views._replace(share=self.find_share(views, None))))
+            self._answer(x, None)
         except (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
             why = " ".join(str(error).split())[:200] or type(error).__name__
             client = self.bundle.client
@@ -110,11 +109,14 @@ class Predictor:
         if hasattr(inputs, "__len__") and not len(inputs):
             return Answers()
         rows = conform(as_array(inputs, b), b.blueprint.shape, b.about.recipe is not None)
-        x = torch.from_numpy(rows)
-        views = self.views(x)
-        self.own_share = self.find_share(views, own_share)
-        decision, sound = self.decide(x, views._replace(share=self.own_share))
-        return self.tell(decision, sound)
+        answers, self.own_share = self._answer(torch.from_numpy(rows), own_share)
+        return answers
+
+    def _answer(self, x: Tensor, own_share: float | None) -> tuple[Answers, float]:
+        """Answers, and the share of own inputs that they go by."""
+        views, strange = self.views(x), self.strangers(x)
+        share = self.find_share(views, own_share, teaches(x, strange))
+        return self.tell(*self.decide(views._replace(share=share), strange)), share
 
     def predict(self, inputs: Any, own_share: float | None = None) -> list[str | None]:
         """The labels alone; None where nobody answers."""
@@ -139,20 +141,24 @@ class Predictor:
         score = own.total if self.router is None else self.router.score(own, shared, b.router)
         return Views(own, shared, score, EVEN, *sight)
 
-    def decide(self, x: Tensor, views: Views) -> tuple[Decision, Tensor]:
+    def strangers(self, x: Tensor) -> Tensor:  # [B], bool
+        """Which inputs are like nothing that the federation has seen, where it has a gate."""
+        return strangers(x, self.bundle.gate)
+
+    def decide(self, views: Views, strange: Tensor) -> tuple[Decision, Tensor]:
         """Who answers what; and for which inputs the models gave finite numbers."""
         b = self.bundle
         decision = hold(decide(b.rule, views, b.standards), views, b.standards)
         sound = decision.outcome != int(Outcome.STRANGER)
         if b.gate:
-            decision = refuse_strangers(decision, strangers(x, b.gate))
+            decision = refuse_strangers(decision, strange)
         return decision, sound
 
-    def find_share(self, views: Views, given: float | None) -> float:
-        """The share of own inputs that a rule goes by: as given, or learned from the inputs."""
+    def find_share(self, views: Views, given: float | None, known: Tensor) -> float:
+        """The share of own inputs that a rule goes by: as given, or learned from known inputs."""
         rule = self.bundle.rule
         if given is None:
-            return EVEN if rule is None else rule.learn_share(views)
+            return EVEN if rule is None else rule.learn_share(views, known)
         if not isinstance(rule, Bayes):
             raise UserError("the share of own inputs matters to Bayes' rule alone (routing.rule)")
         if not 0 <= given <= 1:
@@ -212,6 +218,11 @@ class Predictor:
             return {"epistemic": "both", "aleatoric": "local", "total": "both"}
         sent_on = outcome.is_sent_on
         return {"epistemic": own, "aleatoric": own, "total": "global" if sent_on else own}
+
+
+def teaches(x: Tensor, strange: Tensor) -> Tensor:  # [B], bool
+    """Which inputs teach the share of own ones: strangers, and gaps, are nobody's."""
+    return ~strange & x.flatten(1).isfinite().all(1)
 
 
 def load(

@@ -8,7 +8,7 @@ import torch
 from fedpn.routing.bayes import Bayes, RunningShare
 from fedpn.serving.conform import conform
 from fedpn.serving.inputs import Inputs
-from fedpn.serving.predict import Answer, Predictor
+from fedpn.serving.predict import Answer, Predictor, teaches
 
 
 def answer_parts(
@@ -20,10 +20,11 @@ def answer_parts(
     prepared = about.recipe is not None
     for part in parts:
         x = torch.from_numpy(conform(part.rows, about.blueprint.shape, prepared))
-        views = predictor.views(x)
+        views, strange = predictor.views(x), predictor.strangers(x)
+        known = teaches(x, strange)
         share = own_share
         if share is None and isinstance(rule, Bayes):
-            share = running.learn(rule.believe(views).odds)
-        predictor.own_share = predictor.find_share(views, share)
-        decision, sound = predictor.decide(x, views._replace(share=predictor.own_share))
+            share = running.learn(rule.believe(views).odds[known])
+        predictor.own_share = predictor.find_share(views, share, known)
+        decision, sound = predictor.decide(views._replace(share=predictor.own_share), strange)
         yield part, predictor.tell(decision, sound)

@@ -1,6 +1,7 @@
 """fedpn serve and fedpn reviews: answers over HTTP, and what people said of those refused."""
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -53,9 +54,9 @@ def add(commands: Any) -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     with needed("serving"):
-        import uvicorn
-
         from fedpn.service.app import make_app
+        from fedpn.service.guard import check_token
+        from fedpn.service.listen import make_server
     from fedpn.reporting.words import count
     from fedpn.service.library import Library
 
@@ -65,8 +66,10 @@ def _serve(options: argparse.Namespace) -> int:
             f"--host {options.host} is seen by other machines: set ${TOKEN} to a long secret, "
             "which callers then send as `Authorization: Bearer …`"
         )
-    if token and len(token) < 16:
-        raise UserError(f"${TOKEN} has {len(token)} characters; use at least 16")
+    try:
+        check_token(token)
+    except UserError as error:
+        raise UserError(f"${TOKEN}: {error}") from None
     if bool(options.certificate) != bool(options.key):
         raise UserError("TLS needs both --certificate and --key")
     if options.keep_inputs and options.decisions == NOWHERE:
@@ -85,16 +88,11 @@ def _serve(options: argparse.Namespace) -> int:
         file=sys.stderr,
         flush=True,
     )
-    uvicorn.run(
-        app,
-        host=options.host,
-        port=options.port,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=30,
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
+    server = make_server(
+        app, options.host, options.port, certificate=options.certificate, key=options.key
     )
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run()
     return 0
 
 
