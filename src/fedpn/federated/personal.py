@@ -15,6 +15,7 @@ from fedpn.core.task import Batch, Data, Plan, Task
 from fedpn.core.trees import Params, Slots, split, stack, unstack
 from fedpn.data.batches import draw, stack_plans, steps_of
 from fedpn.data.dataset import Array
+from fedpn.federated.copies import share_elsewhere
 from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
 from fedpn.federated.site import Site
 from fedpn.routing.routers import Router
@@ -153,6 +154,7 @@ class Calibrate(Phase):
     rules: tuple[str, ...]  # their kinds
     rule: str  # the kind that counts; "" where a single model always answers
     settings: RoutingSettings
+    member: bool = True  # whether the client is among those whose statistics were summed
 
     name: ClassVar[str] = "calibrate"
     sums: ClassVar[bool] = False
@@ -183,7 +185,9 @@ class Calibrate(Phase):
         pooled = sent.get("pool")
         if pooled is not None:
             pooled = {name: t.cpu() for name, t in pooled.items()}
-        return Lesson(views, setup.labels(rows).cpu(), counts, pooled)
+        promises = self.settings.risk or self.settings.sets
+        elsewhere = share_elsewhere(site, sent, self.member) if promises else 0.0
+        return Lesson(views, setup.labels(rows).cpu(), counts, pooled, elsewhere)
 
 
 def views_of(site: Site, router: Router | None, memory: Slots, rows: Array) -> Views:

@@ -18,9 +18,10 @@ from fedpn.data.sources.own import read_dataset
 from fedpn.data.sources.table import ways_of
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
+from fedpn.federated.copies import without
 from fedpn.federated.listener import Listener
 from fedpn.federated.personal import Adapt
-from fedpn.federated.site import Network, Setup
+from fedpn.federated.site import Network, Setup, Site
 from fedpn.nn.blueprint import build_model
 from fedpn.nn.posterior import parameters
 from fedpn.runs import pipeline
@@ -54,7 +55,7 @@ def join(
         raise UserError(f"{run} has a client {name} already; choose another name")
     mine = replace(config, dataset=data, data=_reading(config, about))
     dataset = replace(_read_new(mine, data, about, newcomer=True), client=None, clients=(name,))
-    federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
+    federation = federate(dataset.y, [np.arange(len(dataset))], config.seed, dataset.group)
     check_calibration(mine, dataset, federation, [0])
     setup = lay_out(mine, dataset, federation).settle(_network(mine, about))
     with store.claimed(out, resume=False):
@@ -79,6 +80,7 @@ def update(
     new = _read_new(mine, data, about_client(about, name))
     network, clock = _network(mine, about), Clock(listener or Listener())
     leaving = simulate(config, lay_out(config, before, old).settle(network))
+    server = without(Site(0, leaving.setup), server)
     for phase in change_phases(config, leaves=True):
         server = conduct([phase], leaving, server, Journal(None), Listener()).server
     dataset = replace(
@@ -90,7 +92,7 @@ def update(
         remarks=new.remarks,
         recipe=new.recipe,
     )
-    added = federate(new.y, [np.arange(len(new))], config.seed)
+    added = federate(new.y, [np.arange(len(new))], config.seed, new.group)
     setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
     with store.claimed(out, resume=False):
         _begin(run, out, mine, new, clock)
@@ -108,7 +110,7 @@ def _rows_of(run: Path, config: Config, about: About, name: str) -> tuple[Datase
     if about.clients == (name,):  # who has joined has all rows of its file
         alone = _read_new(config, config.dataset, about)
         if _is_of(run, alone):
-            return alone, federate(alone.y, [np.arange(len(alone))], config.seed)
+            return alone, federate(alone.y, [np.arange(len(alone))], config.seed, alone.group)
     dealt, federation = deal_rows(config, _prepared(read(config, config.dataset), about))
     if not _is_of(run, dealt):
         raise UserError(
@@ -157,6 +159,7 @@ def forget(
     network = _network(config, about)
     simulator = simulate(config, lay_out(config, before, alone).settle(network))
     server = conduct(phases, simulator, server, Journal(None), Listener()).server
+    server = without(Site(0, simulator.setup), server)
     with store.claimed(out, resume=False):
         clock = Clock(listener or Listener())
         _begin(run, out, left, None, clock)
