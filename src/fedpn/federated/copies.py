@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedpn.core.trees import Slots
 from fedpn.data.dataset import Array
+from fedpn.data.units import of_rows
 from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
@@ -58,11 +59,18 @@ class LookForCopies(Phase):
 
 def own_sketch(site: Site, sent: Slots) -> Tensor:  # [PLACES]
     """The sketch of a client's units."""
-    units = site.setup.federation.units
-    mine = np.empty(0, np.int64)
-    if units is not None:
-        mine = np.unique(units[site.setup.federation.rows(site.client)])
-    return sketch(mine, _key(sent))
+    return sketch(_own_units(site), _key(sent))
+
+
+def _own_units(site: Site) -> Array:
+    """Groups by their names; else rows as all clients prepare them, each once."""
+    setup, units = site.setup, site.setup.federation.units
+    rows = setup.federation.rows(site.client)
+    if units is None:
+        return rows[:0]
+    if setup.dataset.groups:
+        return np.unique(units[rows])
+    return np.unique(of_rows(setup.data.x[torch.from_numpy(rows).to(setup.device)].cpu().numpy()))
 
 
 def sketch(units: Array, key: bytes) -> Tensor:  # [U] -> [PLACES]
@@ -98,11 +106,10 @@ def share_elsewhere(site: Site, sent: Slots, member: bool = True) -> float:
     found = sent.get(SLOT)
     if found is None:
         return UNKNOWN
-    mine = own_sketch(site, sent)
+    units = _own_units(site)
+    mine, size = sketch(units, _key(sent)), len(units)
     others = found["sketch"].cpu() - mine * member
     count, error = float(mine @ others), float(mine.norm() * others.norm()) / PLACES**0.5
-    units = site.setup.federation.units
-    size = 0 if units is None else len(np.unique(units[site.setup.federation.rows(site.client)]))
     if size and count > max(ERRORS * error, MANY * size):
         return min(count / size, 1.0)
     return 0.0 if found["looked"] >= found["clients"] else UNKNOWN

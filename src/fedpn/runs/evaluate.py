@@ -105,7 +105,9 @@ class Judge(Phase):
             shown = views._replace(local=under_own_prior(views, bayes))
         answers = answers_of(shown, by_rule, sets["ind"])
         decision = _gated(decisions[self.rule], site, rows, gate)
-        found = streams(views, bayes, labels, sets)
+        standing = torch.from_numpy(federation.standing(rows))
+        own_units = {name: place[standing[place]] for name, place in sets.items()}
+        found = streams(views, bayes, labels, own_units)
         found["strangers"] = {"refused": _strangers_refused(site, gate)}
         found["others"] = self._others(site, memory, bayes, views.take(sets["ind"]))
         return View(

@@ -16,6 +16,7 @@ from fedpn.data.federation import Federation, federate, together
 from fedpn.data.prepared import prepared
 from fedpn.data.sources.own import read_dataset
 from fedpn.data.sources.table import ways_of
+from fedpn.data.units import of_rows
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
 from fedpn.federated.copies import without
@@ -83,9 +84,16 @@ def update(
     server = without(Site(0, leaving.setup), server)
     for phase in change_phases(config, leaves=True):
         server = conduct([phase], leaving, server, Journal(None), Listener()).server
+    x, first = np.concatenate([before.x, new.x]), len(before)
+    group = None
+    if before.group is not None and new.group is not None:  # copies are so once they are prepared
+        group = np.concatenate([before.group, new.group]) if before.groups else of_rows(x)
+        old = replace(old, units=group[:first])
+        new = replace(new, group=group[first:])
     dataset = replace(
         before,
-        x=np.concatenate([before.x, new.x]),
+        x=x,
+        group=group,
         y=np.concatenate([before.y, new.y]),
         client=None,
         clients=(name,),
@@ -93,7 +101,7 @@ def update(
         recipe=new.recipe,
     )
     added = federate(new.y, [np.arange(len(new))], config.seed, new.group)
-    setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
+    setup = lay_out(mine, dataset, together(dataset.y, old, added, first))
     with store.claimed(out, resume=False):
         _begin(run, out, mine, new, clock)
         simulator = simulate(mine, setup.settle(network), out)

@@ -296,9 +296,10 @@ def check_calibration(
         count = len(federation.calibration[client])
         if count < needed:
             name = client_name(dataset, client)
+            once = ", copies and groups counted once" if federation.copies(client) else ""
             raise UserError(
-                f"client {name} has {count} calibration rows, a fifth of its rows; a {share:g} % "
-                f"threshold needs at least {needed} (use fewer clients, give this one more rows, "
+                f"client {name} has {count} calibration rows, a fifth of its rows{once}; a "
+                f"{share:g} % threshold needs at least {needed} (use fewer clients, give this one more rows, "
                 f"or raise routing.{setting})"
             )
 
