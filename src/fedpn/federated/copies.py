@@ -83,7 +83,7 @@ def sketch(units: Array, key: bytes) -> Tensor:  # [U] -> [PLACES]
     hashes = np.frombuffer(b"".join(_keyed(units.tolist(), key)), "<u8")
     signs = 1.0 - 2.0 * (hashes >> np.uint64(63))
     places = (hashes % np.uint64(PLACES)).astype(np.int64)
-    return torch.from_numpy(np.bincount(places, signs, PLACES))
+    return torch.from_numpy(np.bincount(places, signs, PLACES).astype(np.float64))
 
 
 def _keyed(units: Iterable[int], key: bytes) -> Iterable[bytes]:

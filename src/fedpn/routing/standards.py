@@ -74,8 +74,6 @@ class Standards(NamedTuple):
         said = []
         if self.elsewhere > 0:
             return [self._shared()]
-        if self.elsewhere < 0 and (len(self.promise) or len(self.odd)):
-            said.append("whether all other clients lack its rows was not looked for")
         if self.borrowed:
             said.append("too few rows for limits of its own: it takes those of the federation")
         pairs = zip(self.promises or (), self.outlook.tolist(), strict=False)
@@ -83,6 +81,10 @@ class Standards(NamedTuple):
         for whose, (promise, hope) in zip(("own", "foreign"), sides, strict=False):
             if promise.threshold == -math.inf:
                 said.append(self._nothing(whose, hope))
+        if self.elsewhere < 0 and (len(self.promise) or len(self.odd)):
+            said.append(
+                "whether other clients have the same rows was not looked for at all of them"
+            )
         return said
 
     def _shared(self) -> str:

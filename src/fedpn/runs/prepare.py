@@ -116,7 +116,7 @@ def _of_units(dataset: Dataset, owned: list[Array]) -> list[str]:
     values, counts = np.unique(np.concatenate(units), return_counts=True)
     shares = [float(np.isin(mine, values[counts > 1]).mean()) for mine in units]
     told = [
-        f"{client_name(dataset, client)} ({share:.0%})"
+        f"{client_name(dataset, client)} ({100 * share:.0f} %)"
         for client, share in enumerate(shares)
         if share > MANY
     ]
@@ -299,8 +299,8 @@ def check_calibration(
             once = ", copies and groups counted once" if federation.copies(client) else ""
             raise UserError(
                 f"client {name} has {count} calibration rows, a fifth of its rows{once}; a "
-                f"{share:g} % threshold needs at least {needed} (use fewer clients, give this one more rows, "
-                f"or raise routing.{setting})"
+                f"{share:g} % threshold needs at least {needed} (use fewer clients, give this one "
+                f"more rows, or raise routing.{setting})"
             )
 
 

@@ -78,7 +78,8 @@ def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: 
     settings = replace(bundle.about.routing or RoutingSettings(), **changes)
     place = torch.from_numpy(rows.standing)
     views, held = predictor.views(rows.x[place]), bundle.standards
-    lesson = Lesson(views, rows.y[place], held.counts, bundle.pool or None, float(held.elsewhere))
+    elsewhere = float(held.elsewhere) or -1.0  # whether others have new rows nobody can look for
+    lesson = Lesson(views, rows.y[place], held.counts, bundle.pool or None, elsewhere)
     rule, standards = teach(type(bundle.rule) if bundle.rule else None, lesson, settings)
     export(path, client, out)
     recalibrate(out, rule, standards, settings)
