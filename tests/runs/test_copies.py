@@ -108,7 +108,7 @@ def test_a_stranger_to_the_sum_is_told_apart_from_a_part_of_it():
     key, errors = b"key", []
     for seed in range(20):
         units = np.random.default_rng(seed).integers(-(2**62), 2**62, 3000)
-        mine, others = sketch(units[:500], key), sketch(units[450:], key)
+        mine, others = (sketch(part, key, PLACES) for part in (units[:500], units[450:]))
         errors.append(float(mine @ others) - 50)
     expected = (500 * 2550 / PLACES) ** 0.5
     assert abs(np.mean(errors)) < expected and 0.5 < np.std(errors) / expected < 2

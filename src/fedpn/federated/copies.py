@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.core.trees import Slots
+from fedpn.core.trees import Params, Slots
 from fedpn.data.dataset import Array
-from fedpn.data.units import of_rows
+from fedpn.data.units import of_names, of_rows
 from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply
 from fedpn.federated.site import Site
 
 SLOT = "copies"  # of the server's state
-PLACES = 1 << 16  # of a sketch
+PLACES, NAMES = 1 << 16, 1 << 14  # of sketches of units, and of clients' names
+SIGNS = 128  # of one name
 MANY = 0.01  # the share of a client's units from which on others' copies count
 ERRORS = 4.0  # by how many standard errors they must be more than none
 UNKNOWN = -1.0  # the share where nobody looked, or not at all clients
@@ -37,10 +38,10 @@ class LookForCopies(Phase):
     name: ClassVar[str] = "copies"
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        mine = torch.zeros(PLACES, dtype=torch.float64) if self.silent else own_sketch(site, sent)
-        one = torch.tensor(1.0, dtype=torch.float64)
-        looked = one * (not self.silent)
-        return Reply(memory, {SLOT: {"sketch": mine, "clients": one, "looked": looked}})
+        found, one = own_part(site, sent), torch.tensor(1.0, dtype=torch.float64)
+        if self.silent:
+            found = {name: torch.zeros_like(t) for name, t in found.items()}
+        return Reply(memory, {SLOT: found | {"clients": one}})
 
     def server(self, server: Slots, total: Total) -> Slots:
         return server | {SLOT: {name: t.round() for name, t in total.sum[SLOT].items()}}
@@ -49,17 +50,28 @@ class LookForCopies(Phase):
         found = statistics[SLOT]
         if float(found["clients"]) != 1 or float(found["looked"]) not in (0.0, 1.0):
             return "it counts as more than one client"
-        if (found["sketch"] != found["sketch"].round()).any():
+        if any((t != t.round()).any() for t in found.values()):
             return "its sketch is none of whole rows"
         # Training rows are half of all units, and one less of a small client.
-        if rows is not None and float(found["sketch"].abs().sum()) > 2 * rows + 2:
+        most = {"sketch": 2 * (rows or 0) + 2, "names": SIGNS}
+        if rows is not None and any(float(found[n].abs().sum()) > m for n, m in most.items()):
             return "its sketch has more rows than it has"
         return ""
 
 
-def own_sketch(site: Site, sent: Slots) -> Tensor:  # [PLACES]
-    """The sketch of a client's units."""
-    return sketch(_own_units(site), _key(sent))
+def own_part(site: Site, sent: Slots) -> Params:
+    """What a client adds: a sketch of its units, one of its name, by which it finds itself in the
+    sum, and that it looked."""
+    key = _key(sent)
+    return {
+        "sketch": sketch(_own_units(site), key, PLACES),
+        "names": sketch(_name_units(site), key, NAMES),
+        "looked": torch.tensor(1.0, dtype=torch.float64),
+    }
+
+
+def _name_units(site: Site) -> Array:
+    return of_names(np.array([f"{sign} {site.name}" for sign in range(SIGNS)]))
 
 
 def _own_units(site: Site) -> Array:
@@ -73,17 +85,17 @@ def _own_units(site: Site) -> Array:
     return np.unique(of_rows(setup.data.x[torch.from_numpy(rows).to(setup.device)].cpu().numpy()))
 
 
-def sketch(units: Array, key: bytes) -> Tensor:  # [U] -> [PLACES]
+def sketch(units: Array, key: bytes, places: int) -> Tensor:  # [U] -> [places]
     """Signs of units at their places.
 
-    >>> some = sketch(np.arange(100), b"key")
-    >>> 80 <= float(some @ some) <= 120, float(some @ sketch(np.arange(99, 200), b"key")) <= 9
+    >>> some, more = (sketch(np.arange(*ends), b"key", PLACES) for ends in ((0, 100), (99, 200)))
+    >>> 80 <= float(some @ some) <= 120, abs(float(some @ more)) <= 9
     (True, True)
     """
     hashes = np.frombuffer(b"".join(_keyed(units.tolist(), key)), "<u8")
     signs = 1.0 - 2.0 * (hashes >> np.uint64(63))
-    places = (hashes % np.uint64(PLACES)).astype(np.int64)
-    return torch.from_numpy(np.bincount(places, signs, PLACES).astype(np.float64))
+    where = (hashes % np.uint64(places)).astype(np.int64)
+    return torch.from_numpy(np.bincount(where, signs, places).astype(np.float64))
 
 
 def _keyed(units: Iterable[int], key: bytes) -> Iterable[bytes]:
@@ -100,26 +112,28 @@ def _key(sent: Slots) -> bytes:
     return digest.digest()
 
 
-def share_elsewhere(site: Site, sent: Slots, member: bool = True) -> float:
+def share_elsewhere(site: Site, sent: Slots) -> float:
     """The share of a client's units that other clients have too; 0 where there are none to speak
-    of, `UNKNOWN` where not all clients looked. A `member` is among those who were summed."""
-    found = sent.get(SLOT)
-    if found is None:
+    of, `UNKNOWN` where not all clients looked."""
+    if SLOT not in sent:
         return UNKNOWN
-    units = _own_units(site)
-    mine, size = sketch(units, _key(sent)), len(units)
-    others = found["sketch"].cpu() - mine * member
-    count, error = float(mine @ others), float(mine.norm() * others.norm()) / PLACES**0.5
+    total = {name: t.cpu() for name, t in sent[SLOT].items()}
+    mine, size = own_part(site, sent), len(_own_units(site))
+    is_summed = float(mine["names"] @ total["names"]) > SIGNS / 2
+    others = total["sketch"] - mine["sketch"] * is_summed
+    error = float(mine["sketch"].norm() * others.norm()) / PLACES**0.5
+    count = float(mine["sketch"] @ others)
     if size and count > max(ERRORS * error, MANY * size):
         return min(count / size, 1.0)
-    return 0.0 if found["looked"] >= found["clients"] else UNKNOWN
+    return 0.0 if total["looked"] >= total["clients"] else UNKNOWN
 
 
 def without(site: Site, server: Slots) -> Slots:
-    """A server's state without a client's sketch."""
-    if SLOT not in server or not float(server[SLOT]["looked"]):
+    """A server's state without what a client has added."""
+    if SLOT not in server:
         return server
-    found = server[SLOT]
-    one = torch.tensor(1.0, dtype=torch.float64)
-    less = {"sketch": own_sketch(site, server), "clients": one, "looked": one}
-    return server | {SLOT: {name: t - less[name] for name, t in found.items()}}
+    total, mine = server[SLOT], own_part(site, server)
+    if float(mine["names"] @ total["names"]) <= SIGNS / 2:
+        mine = {name: torch.zeros_like(t) for name, t in mine.items()}
+    mine["clients"] = torch.tensor(1.0, dtype=torch.float64)
+    return server | {SLOT: {name: t - mine[name] for name, t in total.items()}}

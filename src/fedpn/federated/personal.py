@@ -154,7 +154,6 @@ class Calibrate(Phase):
     rules: tuple[str, ...]  # their kinds
     rule: str  # the kind that counts; "" where a single model always answers
     settings: RoutingSettings
-    member: bool = True  # whether the client is among those whose statistics were summed
 
     name: ClassVar[str] = "calibrate"
     sums: ClassVar[bool] = False
@@ -186,7 +185,7 @@ class Calibrate(Phase):
         if pooled is not None:
             pooled = {name: t.cpu() for name, t in pooled.items()}
         promises = self.settings.risk or self.settings.sets
-        elsewhere = share_elsewhere(site, sent, self.member) if promises else 0.0
+        elsewhere = share_elsewhere(site, sent) if promises else 0.0
         return Lesson(views, setup.labels(rows).cpu(), counts, pooled, elsewhere)
 
 

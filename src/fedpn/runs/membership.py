@@ -127,7 +127,7 @@ def _rows_of(run: Path, config: Config, about: About, name: str) -> tuple[Datase
             "all new rows in one file)"
         )
     names = [client_name(dealt, client) for client in range(federation.clients)]
-    return dealt, federation.only([names.index(name)])
+    return replace(dealt, clients=(name,)), federation.only([names.index(name)])
 
 
 def _is_of(run: Path, dataset: Dataset) -> bool:

@@ -45,11 +45,7 @@ def late_phases(config: Config) -> list[Phase]:
     """All that a client does that comes when the rounds are over."""
     rounds = Train(config.method, config.train, config.seed)
     catch_up = CatchUp(rounds, config.train.late if config.rounds else 0)
-    alone = [phase for phase in phases_of(config) if not phase.sums]
-    return [
-        catch_up,
-        *(replace(p, member=False) if isinstance(p, Calibrate) else p for p in alone),
-    ]
+    return [catch_up, *(phase for phase in phases_of(config) if not phase.sums)]
 
 
 def change_phases(config: Config, leaves: bool) -> list[Phase]:
