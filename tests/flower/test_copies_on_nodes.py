@@ -11,6 +11,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[fl
 from flwr.app import Context, RecordDict
 
 from fedpn.flower.app.policy import FILE, Policy, write_policy
+from fedpn.flower.app.records import has_tensors, unpack
 from fedpn.flower.app.server_app import app
 from fedpn.runs.config import resolve, to_tree
 from fedpn.serving.bundle import open_bundle
@@ -74,11 +75,10 @@ def test_a_node_that_forbids_it_sends_an_empty_sketch(tmp_path):
     # Anna sees that one of the others has her rows; to them she shows none.
     assert [round(float(standards.elsewhere), 1) for standards in held] == [1, -1, -1]
     sketches = {}
-    for kind, number, content in grid.heard:
-        for name, record in content.array_records.items():
-            if kind.startswith("train") and "copies" in f"{name} {list(record)}":
-                (found,) = [record[n].numpy() for n in record if "sketch" in n]
-                sketches[number] = float(np.abs(found).sum())
+    for _, number, content in grid.heard:
+        found = unpack(content, ()) if has_tensors(content) else {}
+        if "copies" in found:
+            sketches[number] = float(found["copies"]["sketch"].abs().sum())
     assert sketches == {100: 0, 101: pytest.approx(200, abs=5), 102: pytest.approx(200, abs=5)}
 
 
