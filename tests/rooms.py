@@ -41,7 +41,7 @@ INSIDE = {
     "federated": """
         late · privacy · simulator /
         columns · conductor · heads · moments · personal · pool · together · training /
-        gate / phase / attack / gather · site /
+        copies · gate / phase / attack / gather · site /
         aggregation · checkpoint · listener · memories · observer · plausible · settings
     """,
     "algorithms": """
@@ -60,7 +60,7 @@ INSIDE = {
     "data": """
         describe · sources /
         batches · census · federation · moments · partition · prepared · recode · shift · subset /
-        dataset / recipe / cells
+        dataset / recipe · units / cells
     """,
     "core": """
         rows /

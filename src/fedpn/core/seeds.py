@@ -44,6 +44,8 @@ STREAMS = {
     "strangers": Stream(31),
     "refusal": Stream(32, ("client",)),
     "offices": Stream(42),  # which rows each office of the built-in set has
+    "units": Stream(43, ("client",)),  # which row stands for those that belong together
+    "standing": Stream(44),  # the same among rows of several clients
     "scrambled": Stream(41, ("client",)),  # test images whose pixels are shuffled
     "judged": Stream(36, ("client",)),  # foreign rows that a client is judged by, of very many
 }

@@ -16,9 +16,10 @@ Array = NDArray[Any]
 class Dataset:
     """Pooled rows: images as bytes, or numeric features, and their labels.
 
-    `client` tells who owns each row, where the data say so; `note` is a line worth showing
-    beside every figure (that the file holds a subset, say); `remarks` tell what was done to the
-    data on the way in (that images were resized, say).
+    `client` tells who owns each row, where the data say so, and `group` which rows belong together
+    (`units`): by what `groups` names, or as exact copies where that is ""; `note` is a line worth
+    showing beside every figure (that the file holds a subset, say); `remarks` tell what was done to
+    the data on the way in (that images were resized, say).
 
     A table whose cells are not all numbers is raw until all clients together have learned a recipe
     for its columns; `words` and `styles` tell how its own cells are written.
@@ -36,6 +37,8 @@ class Dataset:
     recipe: Recipe | None = None  # by which a table was prepared, where it had to be
     words: Mapping[float, str] = field(default_factory=dict)
     styles: Mapping[str, Style] = field(default_factory=dict)
+    group: Array | None = None  # int64 [N]; None: each row stands for itself
+    groups: str = ""
 
     @property
     def is_raw(self) -> bool:

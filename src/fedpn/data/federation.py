@@ -9,6 +9,7 @@ import numpy as np
 from fedpn.core import seeds
 from fedpn.core.errors import UserError
 from fedpn.data.dataset import Array
+from fedpn.data.units import first_rows, one_of_each
 
 TRAIN, CALIBRATION = 0.5, 0.2  # the rest is for testing
 TUNING = 0.2  # of the training rows
@@ -17,7 +18,11 @@ LEAST = 4  # rows that give each use at least one
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Rows of a dataset, by client and by use."""
+    """Rows of a dataset, by client and by use.
+
+    All rows of a unit have one use, and one of them stands for the others in calibration:
+    thresholds and promises are of units. The others are left over.
+    """
 
     labels: Array  # [N], of the whole dataset
     train: tuple[Array, ...]
@@ -25,6 +30,7 @@ class Federation:
     test: tuple[Array, ...]
     seed: int
     elsewhere: tuple[Array, ...] = ()  # test rows of clients that are not among these
+    units: Array | None = None  # [N], whose rows belong together; None: each row for itself
 
     @property
     def clients(self) -> int:
@@ -36,7 +42,7 @@ class Federation:
             tuple(use[client] for client in clients)
             for use in (self.train, self.calibration, self.test)
         )
-        return Federation(self.labels, train, calibration, test, self.seed)
+        return Federation(self.labels, train, calibration, test, self.seed, units=self.units)
 
     def beside(self, clients: Sequence[int]) -> "Federation":
         """The same with some of the clients, judged beside the test rows of the others."""
@@ -74,6 +80,18 @@ class Federation:
         rng = seeds.stream("others", self.seed, client)
         return np.sort(rng.permutation(rows)[: len(self.test[client])])
 
+    def standing(self, rows: Array) -> Array:  # [n] -> [n], bool
+        """Which rows stand for their units, one for each: these a test may take for independent."""
+        if self.units is None:
+            return np.ones(len(rows), bool)
+        rng = seeds.stream("standing", self.seed)
+        return np.isin(rows, one_of_each(rows, self.units[rows], rng))
+
+    def copies(self, client: int) -> float:
+        """The share of a client's training rows that a unit has beside its first."""
+        rows = self.train[client]
+        return 0.0 if self.units is None else 1 - len(np.unique(self.units[rows])) / len(rows)
+
     @cached_property
     def counts(self) -> Array:  # [clients, classes]
         """How many rows of each class a client has."""
@@ -98,45 +116,94 @@ class Federation:
         return self.labels[self._pool]
 
 
-def federate(labels: Array, owned: list[Array], seed: int) -> Federation:
+def federate(
+    labels: Array, owned: list[Array], seed: int, units: Array | None = None, across: bool = False
+) -> Federation:
     """Splits each client's rows once, by seed: 50 % train, 20 % calibration, 30 % test.
+
+    Units are dealt whole; `across` clients they have one use, where several have rows of one.
 
     >>> federation = federate(np.array([0, 1] * 10), [np.arange(10), np.arange(10, 20)], seed=0)
     >>> [len(use[0]) for use in (federation.train, federation.calibration, federation.test)]
     [5, 2, 3]
     """
-    parts = [_parts(labels, rows, client, seed) for client, rows in enumerate(owned)]
+    each = np.arange(len(labels)) if units is None else units
+    used = [each[:0]] * 3
+    parts = []
+    for client, rows in enumerate(owned):
+        parts.append(_parts(labels, rows, client, seed, each, used))
+        if across:
+            used = [
+                np.concatenate(pair) for pair in zip(used, _units(parts[-1], each), strict=True)
+            ]
     train, calibration, test = zip(*parts, strict=True)
-    federation = Federation(labels, train, calibration, test, seed)
+    federation = Federation(labels, train, calibration, test, seed, units=units)
     check_disjoint(federation)
     return federation
 
 
 def together(labels: Array, old: Federation, new: Federation, first: int) -> Federation:
     """One client's old rows and its new ones, which come after the `first` rows: each keeps its
-    use, so that what was tested on is never trained on."""
-    train, calibration, test = (
-        (np.concatenate([mine[0], more[0] + first]),)
-        for mine, more in (
-            (old.train, new.train),
-            (old.calibration, new.calibration),
-            (old.test, new.test),
-        )
-    )
-    whole = Federation(labels, train, calibration, test, old.seed)
+    use, so that what was tested on is never trained on, nor another row of its unit."""
+    units = None
+    if old.units is not None and new.units is not None:
+        units = np.concatenate([old.units, new.units])
+    each = np.arange(len(labels)) if units is None else units
+    was = [use[0] for use in (old.train, old.calibration, old.test)]
+    rest, seen = new.rows(0) + first, each[np.concatenate(was)]
+    uses = []
+    for place, (mine, more) in enumerate(
+        zip(was, (new.train, new.calibration, new.test), strict=True)
+    ):
+        alike = np.isin(each[rest], each[mine])
+        fresh = more[0][~np.isin(each[more[0] + first], seen)] + first
+        one_stands = place == 1
+        uses.append(np.concatenate([mine, fresh, rest[alike & (not one_stands)]]))
+        rest = rest[~alike]
+    train, calibration, test = ((np.sort(use),) for use in uses)
+    whole = Federation(labels, train, calibration, test, old.seed, units=units)
     check_disjoint(whole)
     return whole
 
 
-def _parts(labels: Array, rows: Array, client: int, seed: int) -> list[Array]:
-    if len(rows) < LEAST:
+def _parts(
+    labels: Array, rows: Array, client: int, seed: int, units: Array, used: list[Array]
+) -> list[Array]:
+    """A client's rows by use; units that other clients have `used` keep that use."""
+    mine = units[rows]
+    first = rows[first_rows(mine)[0]]
+    if len(first) < LEAST:
         raise UserError(
-            f"client {client} has {len(rows)} rows and needs {LEAST}, to have some to train, "
-            "to calibrate and to test on; use fewer --clients or another partition"
+            f"client {client} has {len(first)} rows{_alike(rows, first)} and needs {LEAST}, to "
+            "have some to train, to calibrate and to test on; use fewer --clients or another "
+            "partition"
         )
-    shuffled = _shuffle(labels, rows, seeds.stream("split", seed, client))
-    cuts = [round(len(rows) * TRAIN), round(len(rows) * (TRAIN + CALIBRATION))]
-    return [np.sort(part) for part in np.split(shuffled, cuts)]
+    shuffled = _shuffle(labels, first, seeds.stream("split", seed, client))
+    cuts = [round(len(first) * TRAIN), round(len(first) * (TRAIN + CALIBRATION))]
+    known = [np.isin(mine, use) for use in used]
+    drawn = [np.isin(mine, units[part]) & ~np.any(known, 0) for part in np.split(shuffled, cuts)]
+    standing = rows[drawn[1]]  # a unit that stands at another client does not stand again
+    rng = seeds.stream("units", seed, client)
+    found = [
+        rows[drawn[0] | known[0]],
+        one_of_each(standing, units[standing], rng),
+        rows[drawn[2] | known[2]],
+    ]
+    if not all(map(len, found)):
+        raise UserError(
+            f"client {client} shares its groups of rows with other clients and is left with none "
+            "to train, to calibrate or to test on; leave its rows out"
+        )
+    return found
+
+
+def _units(parts: list[Array], units: Array) -> list[Array]:
+    return [units[part] for part in parts]
+
+
+def _alike(rows: Array, first: Array) -> str:
+    """Says where rows are fewer than they seem."""
+    return f" of their own among {len(rows)}" if len(first) < len(rows) else ""
 
 
 def tuning(federation: Federation, seed: int) -> Federation:
@@ -144,21 +211,21 @@ def tuning(federation: Federation, seed: int) -> Federation:
 
     Calibration rows stay what they are; the federation's own test rows are left over.
     """
-    train, held_out = [], []
+    train, held_out, units = [], [], federation.units
     for client, rows in enumerate(federation.train):
-        if len(rows) < 2:
+        first = rows if units is None else rows[first_rows(units[rows])[0]]
+        if len(first) < 2:
             raise UserError(
-                f"client {client} has {len(rows)} training rows; tuning needs 2, to hold one out"
+                f"client {client} has {len(first)} training rows; tuning needs 2, to hold one out"
             )
         rng = seeds.stream("tuning", federation.seed, seed, client)
-        shuffled = _shuffle(federation.labels, rows, rng)
-        cut = min(round(len(rows) * (1 - TUNING)), len(rows) - 1)
-        train.append(np.sort(shuffled[:cut]))
-        held_out.append(np.sort(shuffled[cut:]))
-    calibration = federation.calibration
-    held = Federation(
-        federation.labels, tuple(train), calibration, tuple(held_out), federation.seed
-    )
+        shuffled = _shuffle(federation.labels, first, rng)
+        cut = min(round(len(first) * (1 - TUNING)), len(first) - 1)
+        kept = shuffled[:cut]
+        stays = np.isin(rows, kept) if units is None else np.isin(units[rows], units[kept])
+        train.append(rows[stays])
+        held_out.append(rows[~stays])
+    held = replace(federation, train=tuple(train), test=tuple(held_out), elsewhere=())
     check_disjoint(held)
     return held
 

@@ -16,20 +16,22 @@ def take_some(dataset: Dataset, count: int, seed: int) -> Dataset:
     >>> len(some), np.bincount(some.y).tolist()
     (20, [5, 5, 5, 5])
     """
-    groups = (
+    strata = (
         dataset.y if dataset.client is None else dataset.y + dataset.client * len(dataset.classes)
     )
     order = seeds.stream("limit", seed).permutation(len(dataset))
-    order = order[np.argsort(groups[order], kind="stable")]
-    # Evenly along rows that are sorted by group: each gives its share, give or take one.
+    order = order[np.argsort(strata[order], kind="stable")]
+    # Evenly along rows that are sorted by stratum: each gives its share, give or take one.
     places = ((np.arange(count) + 0.5) * len(dataset) / count).astype(np.int64)
     rows = np.sort(order[places])
     owner = None if dataset.client is None else dataset.client[rows]
+    group = None if dataset.group is None else dataset.group[rows]
     remark = f"{count} of {len(dataset)} rows are taken (data.limit)"
     return replace(
         dataset,
         x=dataset.x[rows],
         y=dataset.y[rows],
         client=owner,
+        group=group,
         remarks=(*dataset.remarks, remark),
     )

@@ -15,6 +15,7 @@ from fedpn.core.task import Batch, Data, Plan, Task
 from fedpn.core.trees import Params, Slots, split, stack, unstack
 from fedpn.data.batches import draw, stack_plans, steps_of
 from fedpn.data.dataset import Array
+from fedpn.federated.copies import share_elsewhere
 from fedpn.federated.gate import SLOT as GATE
 from fedpn.federated.gate import strangers
 from fedpn.federated.phase import Phase, Replies, Reply, Tick, on_device
@@ -188,7 +189,9 @@ class Calibrate(Phase):
         pooled = sent.get("pool")
         if pooled is not None:
             pooled = {name: t.cpu() for name, t in pooled.items()}
-        return Lesson(views, setup.labels(rows).cpu(), counts, pooled)
+        promises = self.settings.risk or self.settings.sets
+        elsewhere = share_elsewhere(site, sent) if promises else 0.0
+        return Lesson(views, setup.labels(rows).cpu(), counts, pooled, elsewhere)
 
 
 def views_of(site: Site, router: Router | None, memory: Slots, rows: Array) -> Views:

@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 
 from fedpn.core.trees import Slots
+from fedpn.federated.copies import share_elsewhere
 from fedpn.federated.gather import Total
 from fedpn.federated.phase import Phase, Reply, without_sums
 from fedpn.federated.site import Site
@@ -13,6 +14,8 @@ from fedpn.routing.pooled import count_rows
 from fedpn.routing.settings import RoutingSettings
 
 SLOT = "pool"  # of the server's state
+# What promises rest on: rows that others may have trained on have no say in it.
+PROMISED = {"foreign", "limits", "shared/odd", "bayes/odd"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Pool(Phase):
         counts = site.counts
         shared, labels = site.observer.shared(rows), setup.labels(rows).cpu()
         found = count_rows(shared, labels, counts, self.settings, self.weighs)
+        if share_elsewhere(site, sent) > 0:
+            found |= {n: torch.zeros_like(found[n]) for n in PROMISED & found.keys()}
         return Reply(memory, {SLOT: {name: t.double() for name, t in found.items()}})
 
     def server(self, server: Slots, total: Total) -> Slots:

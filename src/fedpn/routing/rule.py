@@ -50,6 +50,7 @@ class Lesson(NamedTuple):
     labels: Tensor  # [B]
     counts: Tensor  # [K], of the client's training rows
     pooled: Params | None = None  # what all clients' held-out rows say together (`pooled`)
+    elsewhere: float = 0.0  # the share of rows that other clients have too; below 0: unknown
 
 
 class Scores(NamedTuple):

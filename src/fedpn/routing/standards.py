@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedpn.core import promises
 from fedpn.core.errors import UserError
-from fedpn.core.promises import Kind, Promise
+from fedpn.core.promises import NOTHING, Kind, Promise
 from fedpn.core.trees import Params
 from fedpn.routing.bayes import learn_priors
 from fedpn.routing.outcomes import Outcome, Source
@@ -33,7 +33,7 @@ from fedpn.routing.pooled import (
     one_mistake,
     true_scores,
 )
-from fedpn.routing.risk_control import Outlook, promise_pair
+from fedpn.routing.risk_control import NO_OUTLOOK, Outlook, promise_pair
 from fedpn.routing.rule import (
     Decision,
     Lesson,
@@ -64,6 +64,7 @@ class Standards(NamedTuple):
     counts: Tensor  # [K], the client's training rows, by which a rule can be taught again
     outlook: Tensor  # [2, 2], fields of `Outlook`, where nothing could be promised; else zeros
     seen: Tensor  # [5], held-out rows: all, strangers, known but not answered, foreign; the limit
+    elsewhere: Tensor  # the share of its rows that other clients have too; below 0: unknown
 
     @property
     def promises(self) -> tuple[Promise, Promise] | None:
@@ -81,6 +82,8 @@ class Standards(NamedTuple):
     def remarks(self) -> list[str]:
         """What a client should know of its promise."""
         said = []
+        if self.elsewhere > 0:
+            return [self._shared()]
         if self.borrowed:
             said.append("too few rows for limits of its own: it takes those of the federation")
         pairs = zip(self.promises or (), self.outlook.tolist(), strict=False)
@@ -88,7 +91,20 @@ class Standards(NamedTuple):
         for whose, (promise, hope) in zip(("own", "foreign"), sides, strict=False):
             if promise.threshold == -math.inf:
                 said.append(self._nothing(whose, hope))
+        if self.elsewhere < 0 and (len(self.promise) or len(self.odd)):
+            said.append(
+                "whether other clients have the same rows was not looked for at all of them"
+            )
         return said
+
+    def _shared(self) -> str:
+        """Why nothing is promised where other clients may have trained on the rows."""
+        nobody = ", and nobody answers" if len(self.promise) else ""
+        every = ", and sets name every class" if len(self.odd) else ""
+        return (
+            f"about {100 * float(self.elsewhere):.0f} % of its rows are at other clients as well, "
+            f"who may have trained on them: nothing is promised{nobody}{every}"
+        )
 
     def _nothing(self, whose: str, hope: Outlook) -> str:
         """Why nothing is answered, which risk could be promised, and what the asked one takes."""
@@ -107,6 +123,8 @@ class Standards(NamedTuple):
         if self.promises is None:
             return ""
         risk, sure = self.asked.tolist()
+        if self.elsewhere > 0:
+            return f"Of {risk:.0%} wrong answers at most: {self._shared()}."
         return promise_in_words(risk, sure, bool(self.borrowed))
 
 
@@ -128,8 +146,9 @@ def of_state(state: Params) -> Standards:
     """Reads standards from named tensors."""
     if "outlook" not in state:  # written before version 0.3
         state = state | {"outlook": torch.zeros(2, 2, dtype=torch.float64)}
-    if "seen" not in state:  # written before version 0.4
-        state = state | {"seen": torch.zeros(5, dtype=torch.float64)}
+    for name, size in (("elsewhere", ()), ("seen", (5,))):  # written before version 0.4
+        if name not in state:
+            state = state | {name: torch.zeros(size, dtype=torch.float64)}
     strange = state.keys() ^ set(Standards._fields)
     if strange:
         raise UserError(f"the standards cannot be read: {', '.join(sorted(strange))}")
@@ -153,7 +172,8 @@ def usual(counts: Tensor) -> Standards:
         zero,
         counts,
         hope,
-        none.new_zeros(4),
+        none.new_zeros(5),
+        zero,
     )
 
 
@@ -199,12 +219,15 @@ def _learn(rule: Rule | None, lesson: Lesson, settings: RoutingSettings, lender:
         point=_point(lesson, settings),
         asked=torch.tensor(asked, dtype=torch.float64),
         borrowed=torch.tensor(float(bool(lender))),
+        elsewhere=torch.tensor(lesson.elsewhere, dtype=torch.float64),
     )
     decision = decide(rule, lesson.views, found)
     if settings.temperature == "auto":
         found = found._replace(temperature=_temperatures(decision, lesson, lender))
     if settings.risk:
-        pair, hopes = promise_pair(rule, decision, lesson, settings, lender)
+        pair, hopes = (NOTHING, NOTHING), (NO_OUTLOOK, NO_OUTLOOK)
+        if lesson.elsewhere <= 0:
+            pair, hopes = promise_pair(rule, decision, lesson, settings, lender)
         kept, hope = (torch.tensor(part, dtype=torch.float64) for part in (pair, hopes))
         found = found._replace(promise=kept, outlook=hope)
     if settings.sets:
@@ -242,6 +265,8 @@ def _best(losses: Tensor) -> Tensor:
 def _odd(decision: Decision, lesson: Lesson, settings: RoutingSettings, lender: str) -> Tensor:
     """How odd classes of sets may be, [2], for own inputs and for those that are sent on."""
     kind, pooled = settings.set_kind, lesson.pooled
+    if lesson.elsewhere > 0:
+        return torch.full((2,), math.inf, dtype=torch.float64)
     edges = odd_edges(kind, len(lesson.counts))
     probs = _answering(decision, lesson.views)
     counts = promises.tally(true_scores(probs, lesson.labels, kind), None, edges)

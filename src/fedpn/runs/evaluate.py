@@ -51,6 +51,8 @@ class View:
     streams: Tree | None = None  # Bayes' rule, its share learned from the rows of a set
     apart: Tree | None = None  # what Bayes' rule tells the client's inputs from others' by
     held: Standards | None = None  # what the answers were held to
+    standing: Tensor | None = None  # [n], bool: one row of each unit; None: of all rows
+    copies: float = 0.0  # the share of the client's training rows beside the first of each unit
     few: bool = False  # whether the client has too few rows for a model of its own
 
     @property
@@ -74,8 +76,14 @@ class Judge(Phase):
     sums: ClassVar[bool] = False
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        found = self.look(site, memory, sent.get("gate"))
-        return Reply(memory, record=replace(found, few=len(site.train) < self.least))
+        found, federation = self.look(site, memory, sent.get("gate")), site.setup.federation
+        told = replace(
+            found,
+            standing=torch.from_numpy(federation.standing(found.rows)),
+            copies=federation.copies(site.client),
+            few=len(site.train) < self.least,
+        )
+        return Reply(memory, record=told)
 
     def look(self, site: Site, memory: Slots, gate: Params | None = None) -> View:
         """The client's answers to its test rows."""
@@ -97,7 +105,9 @@ class Judge(Phase):
             shown = views._replace(local=under_own_prior(views, bayes))
         answers = answers_of(shown, by_rule, sets["ind"])
         decision = _gated(decisions[self.rule], site, rows, gate)
-        found = streams(views, bayes, labels, sets)
+        standing = torch.from_numpy(federation.standing(rows))
+        own_units = {name: place[standing[place]] for name, place in sets.items()}
+        found = streams(views, bayes, labels, own_units)
         found["strangers"] = {"refused": _strangers_refused(site, gate)}
         found["others"] = self._others(site, memory, bayes, views.take(sets["ind"]))
         return View(

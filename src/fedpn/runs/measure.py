@@ -77,6 +77,10 @@ def client_metrics(view: View, headline: str) -> Tree:
     if view.few:
         few = "too few rows to fit a model to (train.least): it answers as the rounds left it"
         tree["remarks"] = [few, *tree.get("remarks", [])]
+    if view.copies > 0:
+        told = f"{100 * view.copies:.0f} % of its rows repeat others, or are of a group with others"
+        told += ": thresholds and promises count each group once"
+        tree["remarks"] = [*tree.get("remarks", []), told]
     return tree
 
 
@@ -101,7 +105,9 @@ def _held_to(view: View, decision: Decision, held: Standards) -> Tree:
     tree: Tree = {"remarks": held.remarks()}
     if view.rule is not None:
         tree["remarks"] = [*view.rule.remarks(decision.probs.shape[1]), *tree["remarks"]]
-    own_and_foreign = [("own", view.sets["ind"]), ("foreign", view.sets["ood"])]
+    standing = torch.ones(len(wrong)).bool() if view.standing is None else view.standing
+    sides = [("own", view.sets["ind"]), ("foreign", view.sets["ood"])]
+    own_and_foreign = [(name, place[standing[place]]) for name, place in sides]
     if held.promises is not None:
         tree["promise"] = {
             name: {

@@ -20,11 +20,13 @@ from fedpn.data.federation import Federation, federate, together
 from fedpn.data.prepared import prepared
 from fedpn.data.sources.own import read_dataset
 from fedpn.data.sources.table import ways_of
+from fedpn.data.units import of_rows
 from fedpn.federated.checkpoint import HISTORY, Journal
 from fedpn.federated.conductor import Conducted, conduct
+from fedpn.federated.copies import without
 from fedpn.federated.listener import Listener
 from fedpn.federated.personal import Adapt
-from fedpn.federated.site import Network, Setup
+from fedpn.federated.site import Network, Setup, Site
 from fedpn.nn.blueprint import build_model
 from fedpn.nn.posterior import parameters
 from fedpn.runs import pipeline
@@ -65,7 +67,7 @@ def join(
         mine = replace(config, dataset=data, data=_reading(config, about))
         dataset = _read_new(mine, data, about, newcomer=True)
         dataset = replace(dataset, client=None, clients=(name,))
-        federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
+        federation = federate(dataset.y, [np.arange(len(dataset))], config.seed, dataset.group)
         check_calibration(mine, dataset, federation, [0])
         setup = lay_out(mine, dataset, federation).settle(_network(mine, about))
         clock = Clock(listener or Listener())
@@ -95,19 +97,27 @@ def update(
         new = _read_new(mine, data, about_client(about, name))
         network, clock = _network(mine, about), Clock(listener or Listener())
         leaving = simulate(config, lay_out(config, before, old).settle(network))
+        server = without(Site(0, leaving.setup), server)
         for phase in change_phases(config, leaves=True):
             server = conduct([phase], leaving, server, Journal(None), Listener()).server
+        x, first = np.concatenate([before.x, new.x]), len(before)
+        group = None
+        if before.group is not None and new.group is not None:  # copies are so once prepared
+            group = np.concatenate([before.group, new.group]) if before.groups else of_rows(x)
+            old = replace(old, units=group[:first])
+            new = replace(new, group=group[first:])
         dataset = replace(
             before,
-            x=np.concatenate([before.x, new.x]),
+            x=x,
+            group=group,
             y=np.concatenate([before.y, new.y]),
             client=None,
             clients=(name,),
             remarks=new.remarks,
             recipe=new.recipe,
         )
-        added = federate(new.y, [np.arange(len(new))], config.seed)
-        setup = lay_out(mine, dataset, together(dataset.y, old, added, len(before)))
+        added = federate(new.y, [np.arange(len(new))], config.seed, new.group)
+        setup = lay_out(mine, dataset, together(dataset.y, old, added, first))
         setup = setup.settle(network)
         with _begun("update", run, out, mine, setup) as draft:
             _tell(new, clock)
@@ -125,7 +135,7 @@ def _rows_of(run: Path, config: Config, about: About, name: str) -> tuple[Datase
     if about.clients == (name,):  # who has joined has all rows of its file
         alone = _read_new(config, config.dataset, about)
         if _is_of(run, alone):
-            return alone, federate(alone.y, [np.arange(len(alone))], config.seed)
+            return alone, federate(alone.y, [np.arange(len(alone))], config.seed, alone.group)
     dealt, federation = deal_rows(config, _prepared(read(config, config.dataset), about))
     if not _is_of(run, dealt):
         raise UserError(
@@ -134,7 +144,7 @@ def _rows_of(run: Path, config: Config, about: About, name: str) -> tuple[Datase
             "all new rows in one file)"
         )
     names = [client_name(dealt, client) for client in range(federation.clients)]
-    return dealt, federation.only([names.index(name)])
+    return replace(dealt, clients=(name,)), federation.only([names.index(name)])
 
 
 def _is_of(run: Path, dataset: Dataset) -> bool:
@@ -180,6 +190,7 @@ def forget(
         network = _network(config, about)
         simulator = simulate(config, lay_out(config, before, alone).settle(network))
         server = conduct(phases, simulator, server, Journal(None), Listener()).server
+        server = without(Site(0, simulator.setup), server)
         others: Setup = lay_out(left, *after).settle(network)
         with _begun("forget", run, out, left, others) as draft:
             clock = Clock(listener or Listener())

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedpn.federated.conductor import check_rule
+from fedpn.federated.copies import LookForCopies
 from fedpn.federated.gate import gate_phases
 from fedpn.federated.heads import make_head
 from fedpn.federated.late import CatchUp
@@ -24,6 +25,7 @@ def phases_of(config: Config) -> list[Phase]:
     phases: list[Phase] = [
         Train(config.method, config.train, config.seed, config.rounds, config.faults.stragglers),
     ]
+    phases += copies_looked_for(config)
     head = make_head(config.head)
     phases += pooling(config, head.phases() if head is not None else [])
     train, method = config.train, config.method
@@ -56,6 +58,13 @@ def change_phases(config: Config, leaves: bool) -> list[Phase]:
 def joining_phases(config: Config) -> list[Phase]:
     """All that is done when a client joins a federation that is finished."""
     return [*change_phases(config, leaves=False), *late_phases(config)]
+
+
+def copies_looked_for(config: Config) -> list[Phase]:
+    """The phase that looks for rows that several clients have, where something is promised and
+    nothing guards what clients send that would not guard this."""
+    asked = (config.routing.risk or config.routing.sets) and config.may_pool
+    return [LookForCopies(config.data.copies == "each")] if asked else []
 
 
 def pooling(config: Config, head: Sequence[Phase] = ()) -> list[Phase]:

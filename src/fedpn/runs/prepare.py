@@ -23,6 +23,7 @@ from fedpn.data.sources.given import NAME
 from fedpn.data.sources.guard import some
 from fedpn.data.sources.own import read_dataset
 from fedpn.data.subset import take_some
+from fedpn.data.units import first_rows, of_rows
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.columns import column_phases, read_columns
 from fedpn.federated.conductor import conduct
@@ -36,6 +37,8 @@ from fedpn.nn.blueprint import Blueprint, build_model, choose_encoder
 from fedpn.nn.posterior import parameters
 from fedpn.routing.thresholds import rows_needed
 from fedpn.runs.config import Config
+
+MANY = 0.01  # the share of a client's rows from which on it is told that others have them
 
 
 def deal(config: Config, given: Dataset | None = None) -> tuple[Dataset, Federation]:
@@ -54,7 +57,7 @@ def read(config: Config, spec: str, cells: bool = False) -> Dataset:
     wanted = d.wanted()
     ways, least = replace(wanted.ways, keep=cells), 1 if d.classes else wanted.least
     dataset = read_dataset(spec, d.image_size or None, wanted._replace(ways=ways, least=least))
-    for name in ("features", "label", "client"):
+    for name in ("features", "label", "client", "group"):
         if getattr(d, name) and not dataset.features:
             hint = "; --clients says how many there are" if name == "client" else ""
             raise UserError(f"data.{name} names a column, but {spec} is no table{hint}")
@@ -62,10 +65,15 @@ def read(config: Config, spec: str, cells: bool = False) -> Dataset:
 
 
 def settle(config: Config, dataset: Dataset) -> Dataset:
-    """Data with their classes in the order of the settings, and so many rows as these say."""
+    """Data with their classes in the order of the settings, so many rows as these say, and which
+    of them are copies, unless groups are named."""
     d = config.data
     dataset = recode(dataset, d.classes) if d.classes else dataset
-    return take_some(dataset, d.limit, config.seed) if 0 < d.limit < len(dataset) else dataset
+    if 0 < d.limit < len(dataset):
+        dataset = take_some(dataset, d.limit, config.seed)
+    if dataset.group is None and d.copies == "one":
+        dataset = replace(dataset, group=of_rows(dataset.x))
+    return dataset
 
 
 def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
@@ -77,17 +85,51 @@ def deal_rows(config: Config, dataset: Dataset) -> tuple[Dataset, Federation]:
     elif config.clients not in (len(dataset.clients), Config.clients):
         remark = f"the data name {len(dataset.clients)} clients, which are kept as they are"
         dataset = replace(dataset, remarks=(*dataset.remarks, remark))
-    owned = partition(dataset, scheme, config.clients, config.seed, d.cards, d.beta)
+    owned = _dealt(config, dataset, scheme)
     dataset, owned = _large_enough(dataset, owned)
+    dataset = replace(dataset, remarks=(*dataset.remarks, *_of_units(dataset, owned)))
     if d.shift != "none":
         dataset = replace(dataset, x=shift_clients(dataset.x, owned, config.seed, d.shift))
-    return _left(dataset, federate(dataset.y, owned, config.seed), d.without)
+    named = bool(dataset.groups)
+    federation = federate(dataset.y, owned, config.seed, dataset.group, across=named)
+    return _left(dataset, federation, d.without)
+
+
+def _dealt(config: Config, dataset: Dataset, scheme: str) -> list[Array]:
+    """Rows by client; units go whole, unless the data or the user's own function say whose each
+    row is."""
+    d, units = config.data, dataset.group
+    options = (scheme, config.clients, config.seed, d.cards, d.beta)
+    if units is None or scheme == "natural" or ":" in scheme:
+        return partition(dataset, *options)
+    first, number = first_rows(units)
+    heads = replace(dataset, x=dataset.x[first], y=dataset.y[first], group=None)
+    dealt = partition(dataset if len(first) == len(units) else heads, *options)
+    return [np.flatnonzero(np.isin(number, part)) for part in dealt]
+
+
+def _of_units(dataset: Dataset, owned: list[Array]) -> list[str]:
+    """Remarks on groups, and on clients that have rows which other clients have as well."""
+    if dataset.group is None:
+        return []
+    units = [np.unique(dataset.group[rows]) for rows in owned]
+    values, counts = np.unique(np.concatenate(units), return_counts=True)
+    shares = [float(np.isin(mine, values[counts > 1]).mean()) for mine in units]
+    told = [
+        f"{client_name(dataset, client)} ({100 * share:.0f} %)"
+        for client, share in enumerate(shares)
+        if share > MANY
+    ]
+    what = f"groups by {dataset.groups!r}" if dataset.groups else "rows"
+    said = [f"{len(values)} {what} are dealt whole"] if dataset.groups else []
+    return said + ([f"{what} that other clients have as well: {some(told)}"] if told else [])
 
 
 def _large_enough(dataset: Dataset, owned: list[Array]) -> tuple[Dataset, list[Array]]:
     """Leaves out clients that the data name and that have too few rows to be split at all."""
     names = dataset.clients
-    kept = [client for client, rows in enumerate(owned) if len(rows) >= LEAST]
+    group = np.arange(len(dataset)) if dataset.group is None else dataset.group
+    kept = [client for client, rows in enumerate(owned) if len(np.unique(group[rows])) >= LEAST]
     if len(kept) == len(owned) or not names or not kept:
         return dataset, owned
     gone = [f"{names[c]} ({len(owned[c])})" for c in range(len(owned)) if c not in kept]
@@ -254,16 +296,18 @@ def check_calibration(
         count = len(federation.calibration[client])
         if count < needed:
             name = client_name(dataset, client)
+            once = ", copies and groups counted once" if federation.copies(client) else ""
             raise UserError(
-                f"client {name} has {count} calibration rows, a fifth of its rows; a {share:g} % "
-                f"threshold needs at least {needed} (use fewer clients, give this one more rows, "
-                f"or raise routing.{setting})"
+                f"client {name} has {count} calibration rows, a fifth of its rows{once}; a "
+                f"{share:g} % threshold needs at least {needed} (use fewer clients, give this one "
+                f"more rows, or raise routing.{setting})"
             )
 
 
 def fingerprint(dataset: Dataset) -> str:
     """Tells data apart: a run that goes on must find the rows with which it began."""
     digest = hashlib.sha256()
-    for array in (dataset.x, dataset.y):
+    named = (dataset.group,) if dataset.groups and dataset.group is not None else ()
+    for array in (dataset.x, dataset.y, *named):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -28,6 +28,16 @@ class DataSettings:
     ] = "none"
     label: Annotated[str, 'of a table, the column; "label" where nothing is said'] = ""
     client: Annotated[str, 'of a table, the column of owners; "client" where there is one'] = ""
+    group: Annotated[
+        str,
+        "of a table, the column of what rows belong to, such as a patient: groups are dealt whole, "
+        "and count once in thresholds and promises; none: exact copies of a row are a group",
+    ] = ""
+    copies: Annotated[
+        Literal["one", "each"],
+        "whether equal rows are one case or each its own; of one, clients also look whether others "
+        "have the same rows before they promise anything, by sums of keyed hashes",
+    ] = "one"
     features: Annotated[
         tuple[str, ...], "of a table, the columns, in this order; none: all others"
     ] = ()
@@ -60,14 +70,14 @@ class DataSettings:
         for name in ("features", "ignore", "categories", "without", "classes"):
             names = tuple(composed(value) for value in getattr(self, name))
             object.__setattr__(self, name, names)
-        for name in ("label", "client"):
+        for name in ("label", "client", "group"):
             object.__setattr__(self, name, composed(getattr(self, name)))
 
     def wanted(self) -> Wanted:
         """What is asked of a table."""
         ways = Ways(self.decimal, self.dates, self.categories)
-        label, client = self.label or None, self.client or None
-        return Wanted(label, client, self.features, self.ignore, ways)
+        label, client, group = self.label or None, self.client or None, self.group or None
+        return Wanted(label, client, self.features, self.ignore, ways, group)
 
 
 @dataclass(frozen=True)

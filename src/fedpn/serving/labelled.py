@@ -4,16 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedpn.core import metrics
+from fedpn.core import metrics, seeds
 from fedpn.core.errors import UserError
+from fedpn.data.dataset import Array
 from fedpn.data.prepared import prepared
 from fedpn.data.recode import recode
 from fedpn.data.sources import npz
 from fedpn.data.sources.own import read_dataset
 from fedpn.data.sources.table import Wanted, ways_of
+from fedpn.data.units import of_rows, one_of_each
 from fedpn.routing.outcomes import OUTCOMES
 from fedpn.routing.rule import Lesson
 from fedpn.routing.settings import RoutingSettings
@@ -31,14 +34,21 @@ class Rows(NamedTuple):
 
     x: Tensor  # [N, ...]
     y: Tensor  # [N]
+    units: Array | None = None  # [N], which of them belong together (`data.units`)
+
+    @property
+    def standing(self) -> Array:
+        """The places of rows that stand for their units, one for each: copies count once."""
+        units = of_rows(self.x.numpy()) if self.units is None else self.units
+        return one_of_each(np.arange(len(units)), units, seeds.stream("standing", 0))
 
 
-def read_labelled(spec: str, bundle: Bundle, label: str = "") -> Rows:
+def read_labelled(spec: str, bundle: Bundle, label: str = "", group: str = "") -> Rows:
     """Reads labelled rows as a run would: its columns and classes, its size of pictures."""
     shape = tuple(bundle.blueprint.shape)
     size = shape[-1] if len(shape) == 3 and shape[1] == shape[2] else None
     ways = ways_of(bundle.about.recipe)
-    wanted = Wanted(label or None, None, bundle.features, ways=ways, least=1)
+    wanted = Wanted(label or None, None, bundle.features, ways=ways, group=group or None, least=1)
     dataset = recode(read_dataset(spec, size, wanted), bundle.classes)
     if bundle.about.recipe is not None and dataset.features:  # else rows that are prepared already
         dataset = prepared(dataset, bundle.about.recipe)
@@ -55,7 +65,7 @@ def read_labelled(spec: str, bundle: Bundle, label: str = "") -> Rows:
         with npz.opened(Path(spec).expanduser()) as file:
             order = order_of(Path(spec), file, columns_of(bundle.features, bundle.about.recipe))
     x = dataset.x if order is None else dataset.x[:, order]
-    return Rows(torch.from_numpy(x), torch.from_numpy(dataset.y))
+    return Rows(torch.from_numpy(x), torch.from_numpy(dataset.y), dataset.group)
 
 
 def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: Any) -> Standards:
@@ -66,7 +76,10 @@ def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: 
     predictor = load(path, client)
     bundle = predictor.bundle
     settings = replace(bundle.about.routing or RoutingSettings(), **changes)
-    lesson = Lesson(predictor.views(rows.x), rows.y, bundle.standards.counts, bundle.pool or None)
+    place = torch.from_numpy(rows.standing)
+    views, held = predictor.views(rows.x[place]), bundle.standards
+    elsewhere = float(held.elsewhere) or -1.0  # whether others have new rows nobody can look for
+    lesson = Lesson(views, rows.y[place], held.counts, bundle.pool or None, elsewhere)
     rule, standards = teach(type(bundle.rule) if bundle.rule else None, lesson, settings)
     strange = predictor.strangers(rows.x)
     seen = count_outcomes(rule, lesson.views, standards, strange)
@@ -84,11 +97,14 @@ def score(predictor: Predictor, rows: Rows, own_share: float | None = None) -> T
     decision, _ = predictor.decide(views._replace(share=share), strange)
     wrong, answered = decision.label != rows.y, decision.answered
     outcomes = torch.bincount(decision.outcome, minlength=len(OUTCOMES)).double() / len(rows.y)
+    standing = torch.zeros(len(wrong)).bool()
+    standing[torch.from_numpy(rows.standing)] = True
     told: Tree = {
         "rows": len(rows.y),
+        "groups": int(standing.sum()),
         "own_share": share,
         "answered": float(answered.double().mean()),
-        "wrong of the answered": _mean(wrong[answered]),
+        "wrong of the answered": _mean(wrong[answered & standing]),
         "accuracy, were all answered": metrics.accuracy(decision.label, rows.y),
         "balanced_accuracy": metrics.balanced_accuracy(decision.label, rows.y),
         "auroc": metrics.auroc_of_classes(decision.probs, rows.y),

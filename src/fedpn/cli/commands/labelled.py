@@ -28,6 +28,7 @@ def _common(commands: Any, name: str, do: Any, text: str) -> Any:
     option("rows", metavar="ROWS", help="labelled rows: a table, an .npz, a folder of images")
     option("--client", help="whose models answer; needed where there are several")
     option("--label", default="", help="of a table, the column (default: label)")
+    option("--group", default="", help="of a table, the column of what rows belong to")
     return option
 
 
@@ -35,9 +36,10 @@ def _rows(options: argparse.Namespace, bundle: Any) -> Any:
     from fedpn.serving.labelled import read_labelled
 
     try:
-        return read_labelled(options.rows, bundle, options.label)
+        return read_labelled(options.rows, bundle, options.label, options.group)
     except UserError as error:  # which speaks of settings of a run
-        raise UserError(str(error).replace("--set data.label=…", "--label NAME")) from None
+        told = str(error).replace("--set data.label=…", "--label NAME")
+        raise UserError(told.replace("--set data.group=…", "--group NAME")) from None
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -51,7 +53,9 @@ def _calibrate(options: argparse.Namespace) -> None:
             raise UserError(f"--{name} is {value:g}, but must lie between 0 and 1")
     rows = _rows(options, load(options.run, options.client).bundle)
     found = calibrate(options.run, options.client, rows, options.out, **changes)
-    print(f"thresholds from {len(rows.y)} rows: {options.out}")
+    count, single = len(rows.y), len(rows.standing)
+    once = f" (of {count}: copies and groups count once)" if single < count else ""
+    print(f"thresholds from {single} rows{once}: {options.out}")
     for line in (found.words(), *found.remarks()):
         if line:
             print(plain(line))

@@ -1,8 +1,8 @@
 """A dataset as a NumPy archive: images and labels, whole or in parts.
 
-Arrays are named `images` (or `x`) and `labels` (or `y`), with an optional `client`; a set that
-comes in parts has `train_images`, `train_labels`, `val_…`, `test_…` instead. `classes` may name
-the classes.
+Arrays are named `images` (or `x`) and `labels` (or `y`), with optional `client` and `group`; a set
+that comes in parts has `train_images`, `train_labels`, `val_…`, `test_…` instead. `classes` may
+name the classes.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,7 @@ class Part(NamedTuple):
     images: str
     labels: str
     client: str
+    group: str
     rows: int
 
 
@@ -37,6 +38,7 @@ class Content(NamedTuple):
     classes: tuple[str, ...]
     client: Array | None
     clients: tuple[str, ...]
+    group: Array | None  # names, by row
     rows: dict[str, int]  # by part
     remarks: tuple[str, ...]
 
@@ -78,25 +80,31 @@ def read(path: Path) -> Content:
         y, classes = encode(labels, f"{found[0].labels} of {path}", _place(path, found, "labels"))
         if "classes" in heads:
             classes = _class_names(path, file["classes"], len(classes))
-        client, clients = _read_clients(path, file, found, heads)
+        named = _read_names(path, file, found, heads, "client")
+        client, clients = (
+            (None, ())
+            if named is None
+            else name_values(named, f"client of {path}", _place(path, found, "client"))
+        )
+        group = _read_names(path, file, found, heads, "group")
     rows = {part.name: part.rows for part in found}
-    return Content(x, y, classes, client, clients, rows, remarks)
+    return Content(x, y, classes, client, clients, group, rows, remarks)
 
 
 def _key(part: str, name: str) -> str:
     return f"{part}_{name}" if part else name
 
 
-def _companions(path: Path, part: str, heads: Mapping[str, Header]) -> tuple[str, str]:
+def _companions(path: Path, part: str, heads: Mapping[str, Header]) -> tuple[str, str, str]:
     names = (_key(part, "labels"), _key(part, "y"))
     labels = next((name for name in names if name in heads), None)
     if labels is None:
         raise UserError(f"{path} holds no {names[0]!r}; every row needs a label")
-    return labels, _key(part, "client")
+    return labels, _key(part, "client"), _key(part, "group")
 
 
 def _check_lengths(path: Path, part: Part, heads: Mapping[str, Header]) -> None:
-    for name in (part.labels, part.client):
+    for name in (part.labels, part.client, part.group):
         if name not in heads:
             continue
         shape = heads[name].shape
@@ -162,18 +170,20 @@ def _class_names(path: Path, names: Array, count: int) -> tuple[str, ...]:
     return tuple(names.astype(str).tolist())
 
 
-def _read_clients(
-    path: Path, file: Archive, found: list[Part], heads: Mapping[str, Header]
-) -> tuple[Array | None, tuple[str, ...]]:
-    named = [part for part in found if part.client in heads]
+def _read_names(
+    path: Path, file: Archive, found: list[Part], heads: Mapping[str, Header], kind: str
+) -> Array | None:
+    """Whose, or of which group, each row is; None where nothing is told."""
+    arrays = [getattr(part, kind) for part in found]
+    named = [name for name in arrays if name in heads]
     if not named:
-        return None, ()
+        return None
     if len(named) < len(found):
         raise UserError(
-            f"{path} holds {named[0].client!r} but not one for every part; name the client of "
+            f"{path} holds {named[0]!r} but not one for every part; name the {kind} of "
             "every row or of none"
         )
-    values = _pooled(path, file, [part.client for part in found])
+    values = _pooled(path, file, arrays)
     if values.dtype.kind not in "USiu":
-        raise UserError(f"{named[0].client!r} of {path} is {values.dtype}; give numbers or names")
-    return name_values(values, f"client of {path}", _place(path, found, "client"))
+        raise UserError(f"{named[0]!r} of {path} is {values.dtype}; give numbers or names")
+    return values

@@ -10,11 +10,12 @@ from fedpn.data.dataset import Array, Dataset
 from fedpn.data.sources.labels import encode, name_values
 from fedpn.data.sources.rows import as_rows
 from fedpn.data.sources.table import ALL, Wanted, of_frame, of_table
+from fedpn.data.units import of_names
 
 NAME = "in memory"
 WAYS = (
-    "give (x, y) or (x, y, client) as arrays, a data frame, a PyTorch dataset of the same, a "
-    "fedpn Dataset, or the name or path of a set"
+    "give (x, y), (x, y, client) or (x, y, client, group) as arrays, a data frame, a PyTorch "
+    "dataset of the same, a fedpn Dataset, or the name or path of a set"
 )
 
 
@@ -28,25 +29,28 @@ def take(data: Any, wanted: Wanted = ALL) -> Dataset:
         return data
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):
         return of_table("the frame", NAME, of_frame(data), wanted)
-    if isinstance(data, tuple | list) and len(data) in (2, 3):
+    if isinstance(data, tuple | list) and len(data) in (2, 3, 4):
         return _of_arrays(*data)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return _of_items(data)
     raise UserError(f"dataset is a {type(data).__name__}: {WAYS}")
 
 
-def _of_arrays(x: Any, y: Any, client: Any = None) -> Dataset:
+def _of_arrays(x: Any, y: Any, client: Any = None, group: Any = None) -> Dataset:
     rows, remark = as_rows(_array(x, "x"), "x")
     labels, classes = encode(_array(y, "y"), "y")
     owner: Array | None = None
     clients: tuple[str, ...] = ()
     if client is not None:
         owner, clients = name_values(_array(client, "client"), "client")
-    for name, values in (("y", labels), ("client", owner)):
+    units = None if group is None else of_names(_array(group, "group"))
+    for name, values in (("y", labels), ("client", owner), ("group", units)):
         if values is not None and len(values) != len(rows):
             raise UserError(f"{name} has {len(values)} values beside {len(rows)} rows of x")
     remarks = (remark,) if remark else ()
-    return Dataset(NAME, rows, labels, classes, owner, clients, remarks=remarks)
+    groups = "" if units is None else "group"
+    about = {"remarks": remarks, "group": units, "groups": groups}
+    return Dataset(NAME, rows, labels, classes, owner, clients, **about)  # type: ignore[arg-type]
 
 
 def _of_items(data: Any) -> Dataset:

@@ -14,6 +14,7 @@ from fedpn.data.sources.labels import twins
 from fedpn.data.sources.leaf import ENDING as LEAF
 from fedpn.data.sources.leaf import leaf_files, load_leaf
 from fedpn.data.sources.table import ALL, Wanted
+from fedpn.data.units import of_names
 
 ENDINGS = (".npz", *table.READERS, LEAF)
 
@@ -124,6 +125,8 @@ def _load_npz(path: Path) -> Dataset:
         content.client,
         content.clients,
         remarks=content.remarks + pooled,
+        group=None if content.group is None else of_names(content.group),
+        groups="" if content.group is None else "group",
     )
 
 

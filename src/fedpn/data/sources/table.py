@@ -21,6 +21,7 @@ from fedpn.data.sources.parquets import read_parquet
 from fedpn.data.sources.shown import NOBODY, Owners, Shown
 from fedpn.data.sources.styles import Ways
 from fedpn.data.sources.writing import NO_SIGNS, NOTHING
+from fedpn.data.units import of_names
 
 LABEL, CLIENT = "label", "client"
 WHOLE = re.compile(r"^(?:\+?(-?[1-9][0-9]*)|[+-]?(0))(?:\.0*)?$")
@@ -40,6 +41,7 @@ class Wanted(NamedTuple):
     features: tuple[str, ...] = ()  # none: all others
     ignore: tuple[str, ...] = ()
     ways: Ways = Ways()
+    group: str | None = None
     least: int = 2  # classes; one will do where they are known already
 
 
@@ -47,7 +49,7 @@ ALL = Wanted()
 
 
 def load_table(path: Path, wanted: Wanted = ALL) -> Dataset:
-    """Takes the features named, or every column but the label's and the client's."""
+    """Takes the features named, or every column but those of label, client and group."""
     table = READERS[path.suffix.lower()](path)
     return of_table(path, path.stem, table, wanted)
 
@@ -58,8 +60,10 @@ def of_table(path: Path | str, name: str, table: Table, wanted: Wanted) -> Datas
     client = wanted.client
     if client is not None or CLIENT in table.columns:
         client = _column(path, table, client or CLIENT, "client")
-    names = _chosen(path, table, wanted, (label, client))
-    texts = {column: _texts(column, table) for column in (label, client) if column}
+    group = None if wanted.group is None else _column(path, table, wanted.group, "group")
+    told = (label, client, group)
+    names = _chosen(path, table, wanted, told)
+    texts = {column: _texts(column, table) for column in told if column}
     kept, remarks = _told(path, texts)
     owners = _owners(texts[client]) if client and not wanted.ways.strict else NOBODY
     found = read_columns(table.columns, names, wanted.ways, owners)
@@ -79,6 +83,8 @@ def of_table(path: Path | str, name: str, table: Table, wanted: Wanted) -> Datas
         remarks=(*table.remarks, *found.remarks, *remarks),
         words=found.words,
         styles=found.styles,
+        group=of_names(texts[group][kept]) if group else None,
+        groups=group or "",
     )
 
 
@@ -112,7 +118,7 @@ def _chosen(
     told = next((name for name in taken if name in features), None)
     if told:
         raise UserError(
-            f"data.features names {told!r}, which is the label or the client of each row: it "
+            f"data.features names {told!r}, which is the label, client or group of each row: it "
             "cannot be learned from as well"
         )
     gone = {*taken, *wanted.ignore}

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fedpn.algorithms import ALGORITHMS
 from fedpn.core.bounds import Bounds, Count, NonNegative, Positive
@@ -35,6 +35,11 @@ class Policy:
     runs_a_day: Annotated[Count, "runs that the node takes part in"] = 50
     messages_a_day: Annotated[Count, "messages that the node answers"] = 50_000
     secure: Annotated[bool, "whether all that is uploaded must be masked"] = False
+    copies: Annotated[
+        Literal["masked", "always", "never"],
+        "whether keyed hashes of rows are summed, to find rows that other nodes have as well: by "
+        "them a server could test whether the node has a row that it knows, unless they are masked",
+    ] = "masked"
     noise: Annotated[
         NonNegative, "that the node itself adds to each move of a model, in units of the clip"
     ] = 0.0

@@ -107,7 +107,7 @@ def open_share(node: Mapping[str, Any], config: Config, home: Path) -> Share:
         whole = replace(config.data, limit=0)
         config = replace(config, seed=own_seed(home, "rows"), data=whole)
         dataset = replace(read(config, str(node["data"]), True), client=None, clients=(name,))
-        federation = federate(dataset.y, [np.arange(len(dataset))], config.seed)
+        federation = federate(dataset.y, [np.arange(len(dataset))], config.seed, dataset.group)
         check_calibration(config, dataset, federation, [0])
         columns, classes = bool(config.data.features), bool(config.data.classes)
         return Share(name, dataset, federation, 0, None, columns, classes)

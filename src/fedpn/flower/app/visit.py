@@ -34,7 +34,7 @@ class Visit:
 
     order: Order
     config: Config  # as the federation has it
-    drawing: Config  # the same, with the seed that this node's own draws come from
+    drawing: Config  # the same, with the seed of this node's own draws, and what it keeps back
     policy: Policy
     share: Share
     state: NodeState
@@ -123,6 +123,8 @@ def begin(content: RecordDict, node: Node, masked: bool) -> Visit:
     drawing = config
     if has_data:
         drawing = replace(config, seed=own.own_seed(home, f"draws of {order.run}"))
+    if allowed.copies == "never" or (allowed.copies == "masked" and has_data and not masked):
+        drawing = replace(drawing, data=replace(config.data, copies="each"))
     key = (order.run, order.config, str(home), node.get("data"))
     share = shelf.held("share", key, lambda: _open(node, config, home))
     if len(share.rows) < allowed.least_rows:

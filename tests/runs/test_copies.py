@@ -1,0 +1,141 @@
+"""Promises of rows that repeat, or that several clients have: kept on fresh rows, or not made."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import fedpn
+from fedpn.cli.main import main
+from fedpn.data.dataset import Dataset
+from fedpn.federated.copies import PLACES, sketch
+from fedpn.runs.config import resolve
+from fedpn.runs.pipeline import run
+from fedpn.serving.bundle import open_bundle
+from fedpn.serving.labelled import Rows, calibrate, read_labelled, score
+from fedpn.serving.predict import load
+
+RISK, CLASSES, COLUMNS = 0.05, 4, 40
+CENTRES = np.random.default_rng(99).normal(size=(CLASSES, COLUMNS)) * 0.5
+
+
+def draw(count, seed, noise=0.1):
+    """Rows of a mixture; a part of the labels nobody can know."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, CLASSES, count)
+    x = CENTRES[y] + rng.normal(size=(count, COLUMNS))
+    y = np.where(rng.random(count) < noise, rng.integers(0, CLASSES, count), y)
+    return x.astype(np.float32), y
+
+
+def gathered(parts, **more):
+    """A dataset of rows that are their clients' already."""
+    x, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    client = np.repeat(np.arange(len(parts)), [len(part[1]) for part in parts])
+    names = tuple(f"c{number}" for number in range(len(parts)))
+    return Dataset("made", x, y, tuple("abcd"), client, names, **more)
+
+
+def played(out, dataset, **routing):
+    layer = {"dataset": "made.csv", "algorithm": "analytic", "routing": {"risk": RISK} | routing}
+    return run(resolve([layer]), out, given=dataset)
+
+
+def answered_and_wrong(out, client, x, y):
+    predictor, rows = load(out, client), torch.from_numpy(x)
+    decision, _ = predictor.decide(rows, predictor.views(rows)._replace(share=0.5))
+    there = decision.answered.numpy()
+    return int(there.sum()), int((decision.label.numpy() != y)[there].sum())
+
+
+def kept_or_none_made(out, clients, noise=0.1):
+    """Few clients, if any, answer more fresh rows wrongly than promised beyond chance."""
+    fresh = draw(2000, 1, noise)
+    found = [answered_and_wrong(out, f"c{client}", *fresh) for client in range(clients)]
+    return sum(wrong > RISK * count + 3 * (RISK * count) ** 0.5 for count, wrong in found) <= 1
+
+
+@pytest.mark.parametrize(("rows", "noise"), [(60, 0.1), (300, 0.0)])
+def test_rows_that_are_repeated_20_times_promise_no_more_than_they_can(tmp_path, rows, noise):
+    parts = [tuple(np.repeat(p, 20, 0) for p in draw(rows, 10 + c, noise)) for c in range(3)]
+    told = played(tmp_path / "run", gathered(parts))
+    assert kept_or_none_made(tmp_path / "run", 3, noise)
+    assert any("95 % of its rows repeat others" in line for line in told["warnings"])
+    held = open_bundle(tmp_path / "run", "c0").standards
+    assert all(promise.answered <= 3 * rows / 5 for promise in held.promises)
+    assert told["promise"]["own"]["rows"] <= 0.3 * rows  # a test row is one of its copies
+
+
+def test_nothing_is_promised_of_rows_that_several_clients_have(tmp_path):
+    same, other = draw(300, 10), [draw(300, 11), draw(300, 12)]
+    told = played(tmp_path / "run", gathered([same, same, *other]), sets=0.1)
+    assert kept_or_none_made(tmp_path / "run", 4)
+    text = "about 100 % of its rows are at other clients as well"
+    assert any(line.startswith("client c0, c1: " + text) for line in told["warnings"])
+    of_c0 = told["per_client"][0]["promise"]["own"]
+    assert of_c0["answered"] == 0
+    standards = {c: open_bundle(tmp_path / "run", c).standards for c in ("c0", "c1", "c2", "c3")}
+    assert [round(float(s.elsewhere), 1) for s in standards.values()] == [1, 1, 0, 0]
+    assert torch.isinf(standards["c0"].odd).all() and not torch.isinf(standards["c2"].odd).any()
+    report = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert text in report.replace("\u00a0", " ")
+    note = json.loads((tmp_path / "run" / "bundle.json").read_text("utf-8"))
+    assert "rows that other clients have as well: c0 (100 %), c1 (100 %)" in json.dumps(note)
+
+
+def test_a_third_of_the_rows_suffices_and_chance_does_not(tmp_path):
+    parts = [draw(300, 10 + client) for client in range(4)]
+    parts[1] = tuple(
+        np.concatenate([mine[100:], theirs[:100]])
+        for mine, theirs in zip(parts[1], parts[0], strict=True)
+    )
+    played(tmp_path / "run", gathered(parts))
+    shares = [float(open_bundle(tmp_path / "run", f"c{c}").standards.elsewhere) for c in range(4)]
+    assert shares[:2] == pytest.approx([1 / 3] * 2, abs=0.05) and shares[2:] == [0, 0]
+
+
+def test_who_says_that_equal_rows_are_cases_is_told_that_nobody_looked(tmp_path):
+    config = {"dataset": "made.csv", "algorithm": "analytic", "routing": {"risk": RISK}}
+    same = draw(300, 10)
+    layers = [config, {"data": {"copies": "each"}}]
+    told = run(resolve(layers), tmp_path / "run", given=gathered([same, same]))
+    assert any("was not looked for at all of them" in line for line in told["warnings"])
+
+
+def test_a_stranger_to_the_sum_is_told_apart_from_a_part_of_it():
+    """The inner product counts common rows, give or take its error."""
+    key, errors = b"key", []
+    for seed in range(20):
+        units = np.random.default_rng(seed).integers(-(2**62), 2**62, 3000)
+        mine, others = (sketch(part, key, PLACES) for part in (units[:500], units[450:]))
+        errors.append(float(mine @ others) - 50)
+    expected = (500 * 2550 / PLACES) ** 0.5
+    assert abs(np.mean(errors)) < expected and 0.5 < np.std(errors) / expected < 2
+
+
+def test_copies_among_labelled_rows_count_once(tmp_path, capsys):
+    fedpn.run(tmp_path / "run", dataset="digits", algorithm="analytic", clients=3, head__filters=10)
+    digits = fedpn.open_dataset("digits")
+    few = np.tile(np.arange(60), 20)
+    np.savez(tmp_path / "copies.npz", images=digits.x[few], labels=digits.y[few])
+    np.savez(tmp_path / "once.npz", images=digits.x[:60], labels=digits.y[:60])
+    bundle = open_bundle(tmp_path / "run", "1")
+    both = [read_labelled(str(tmp_path / f"{name}.npz"), bundle) for name in ("copies", "once")]
+    held = [
+        calibrate(tmp_path / "run", "1", rows, tmp_path / f"c{len(rows.y)}", risk=RISK)
+        for rows in both
+    ]
+    assert torch.equal(held[0].promise, held[1].promise)
+    assert score(load(tmp_path / "run", "1"), both[0])["groups"] == 60
+    command = ["calibrate", str(tmp_path / "run"), str(tmp_path / "copies.npz"), "--client", "1"]
+    assert main([*command, "--risk", "0.05", "--out", str(tmp_path / "cli")]) == 0
+    told = capsys.readouterr().out
+    assert "thresholds from 60 rows (of 1200: copies and groups count once)" in told
+    assert "was not looked for" in told
+
+
+def test_groups_among_labelled_rows_count_once():
+    x = torch.arange(12.0)[:, None]
+    rows = Rows(x, torch.zeros(12).long(), np.arange(12) // 3)
+    assert sorted((rows.standing // 3).tolist()) == [0, 1, 2, 3]
