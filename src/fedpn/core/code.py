@@ -104,7 +104,7 @@ def _loaded_text(path: Path, root: Path) -> str:
     if _seen(module) != text:
         raise UserError(
             f"{path} was edited after it was loaded, and its old code would run: start Python "
-            "anew, or importlib.reload it"
+            "anew, or reload it and all that imports it"
         )
     return text
 
