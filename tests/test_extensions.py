@@ -110,6 +110,8 @@ def test_flower_comes_to_the_same(simulated, tmp_path):
     assert found["routing"]["score"].endswith(":Nearest")
     for who, row in metrics["accuracy"].items():
         assert found["accuracy"][who] == pytest.approx(row, abs=0.01), who
+    kept = {path.name for path in (tmp_path / "node1" / "bundle" / "code").glob("*.py")}
+    assert kept == {ROUTER.name, PHASE.name}
     ours = load_file(tmp_path / "node1" / "bundle" / "head.safetensors")["means"]
     torch.testing.assert_close(ours, load_file(out / "head.safetensors")["means"])
     dataset, _ = deal(CONFIG)

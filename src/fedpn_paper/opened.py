@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedpn.core.errors import UserError
+from fedpn.core.settings import need_trust
 from fedpn.core.trees import Params
 from fedpn.data.dataset import Array
 from fedpn.federated.listener import Listener
@@ -86,7 +87,9 @@ class Opened:
 
 def open_run(path: Path) -> Opened:
     """Opens a finished run with a switch."""
-    config = resolve([stored(path)])
+    kept = stored(path)
+    need_trust(kept, path, False)  # no cell of the paper names code
+    config = resolve([kept])
     bundles = [open_bundle(path, name) for name in read_about(path).clients]
     router, shared = router_of(config), bundles[0].shared
     if router is None or shared is None:

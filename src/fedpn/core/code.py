@@ -11,7 +11,7 @@ from types import ModuleType
 
 from fedpn.core.errors import UserError
 
-TEXT = "__text__"  # a module that was made here has its text under it
+TEXT = "__text__"  # a module that was made here has its file's name and text under it
 SEEN = "__seen__"  # what a file said when its module was first looked at, and the load that was
 KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)  # as `code_from` says
 INSTALLED = {"site-packages", "dist-packages"}
@@ -48,10 +48,11 @@ def find_module(spec: str) -> ModuleType:
 
 
 def _load(name: str, root: Path) -> ModuleType:
-    file = _file(root, name)
-    if file is None:
+    file, there = _file(root, name), sys.modules.get(name)
+    if file is None or (there and getattr(there, "__file__", None) == str(file)):
         return importlib.import_module(name)
-    for known in _names([path.relative_to(root) for path in _files(file, root)]):
+    names = _names([path.relative_to(root) for path in _files(file, root)])
+    for known in names:
         module = sys.modules.get(known)
         loaded = Path(getattr(module, "__file__", None) or "").resolve()
         # What is named takes the place of any module; its imports do not take the library's.
@@ -60,9 +61,13 @@ def _load(name: str, root: Path) -> ModuleType:
     sys.path.insert(0, str(root))
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     finally:
         sys.path.remove(str(root))
+    for known in names:
+        if known in sys.modules:
+            _seen(sys.modules[known])
+    return module
 
 
 def texts_of(spec: str) -> dict[str, str]:
@@ -73,8 +78,7 @@ def texts_of(spec: str) -> dict[str, str]:
     """
     module = find_module(spec)
     if TEXT in vars(module):
-        text = vars(module)[TEXT]
-        return {} if text is None else {f"{module.__name__}.py": text}
+        return dict([vars(module)[TEXT]])
     file = getattr(module, "__file__", None)
     if file is None or not _is_own(module, Path(file)):
         return {}
@@ -100,7 +104,7 @@ def _loaded_text(path: Path, root: Path) -> str:
     if _seen(module) != text:
         raise UserError(
             f"{path} was edited after it was loaded, and its old code would run: start Python "
-            "anew, or importlib.reload it"
+            "anew, or reload it and all that imports it"
         )
     return text
 

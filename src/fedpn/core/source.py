@@ -6,6 +6,7 @@ So code of the user's own can be kept with a run as a file, though it never was 
 import ast
 import builtins
 import copy
+import hashlib
 import inspect
 import linecache
 import symtable
@@ -38,7 +39,8 @@ def name_of_own(key: str, value: Any) -> str:
     module = ModuleType(OWN + short.strip("<>"))
     attribute = "encoder" if made else short
     setattr(module, attribute, _copies_of(value) if made else value)
-    module.__dict__[TEXT] = None if made else source_of(value)
+    text = ("txt", _told(value)) if made else ("py", source_of(value))
+    module.__dict__[TEXT] = f"{module.__name__}.{text[0]}", text[1]
     sys.modules[module.__name__] = module
     return f"{module.__name__}:{attribute}"
 
@@ -46,6 +48,14 @@ def name_of_own(key: str, value: Any) -> str:
 def _copies_of(made: Any) -> Callable[..., Any]:
     """A maker of copies, which takes what any maker of encoders takes."""
     return lambda shape, dim: copy.deepcopy(made)
+
+
+def _told(made: Any) -> str:
+    """What a module that is made already is, and a hash of its weights: it has no text."""
+    digest = hashlib.sha256()
+    for name, tensor in made.state_dict().items():
+        digest.update(name.encode() + tensor.detach().cpu().double().numpy().tobytes())
+    return f"{made!r}\n{digest.hexdigest()}\n"
 
 
 def source_of(thing: Callable[..., Any]) -> str:

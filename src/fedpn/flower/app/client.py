@@ -23,6 +23,8 @@ from fedpn.flower.app.records import Report, pack_report, unpack
 from fedpn.flower.app.state import DRAFT
 from fedpn.flower.app.told import Told
 from fedpn.flower.app.visit import Visit, begin
+from fedpn.runs.code import keep_code, own_code
+from fedpn.runs.config import to_tree
 from fedpn.runs.measure import about_client, client_metrics
 from fedpn.runs.phases import late_phases, phases_of
 from fedpn.runs.pipeline import about_models, account_of, shared_part
@@ -128,6 +130,7 @@ def personalise(visit: Visit, server: Slots) -> RecordDict:
     account = account_of(config, setup.blueprint.shape)
     about = replace(about_models(config, setup, account), clients=(share.name,))
     write_models(visit.state.draft, about, shared_part(config, server), [memory])
+    keep_code(own_code(to_tree(config)), visit.state.place / DRAFT)
     store.seal(visit.state.place / DRAFT)
     visit.state.publish()
     figures = about_client(setup.federation, share.client) | client_metrics(record, config.headline)

@@ -108,7 +108,7 @@ def follow(
 ) -> str:
     """Hears a run's events to its end; returns where it wrote its results."""
     last = ""
-    for line in _words(home, run):
+    for line in _words(home, run, again):
         event = read_event(line)
         if event is None:
             log(line)
@@ -143,7 +143,7 @@ def read_event(line: str) -> Event | None:
     return event if isinstance(event, dict) else None
 
 
-def _words(home: Path, run: str) -> Iterator[str]:
+def _words(home: Path, run: str, again: str) -> Iterator[str]:
     """The lines of a run's log, once each, though the connection be lost meanwhile."""
     heard = 0
     while True:
@@ -159,11 +159,11 @@ def _words(home: Path, run: str) -> Iterator[str]:
                         continue  # a new connection tells all from the beginning
                     heard = events
                 yield line
-        if _finished(home, run):
+        if _finished(home, run, again):
             return
 
 
-def _finished(home: Path, run: str) -> bool:
+def _finished(home: Path, run: str, again: str) -> bool:
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -171,6 +171,6 @@ def _finished(home: Path, run: str) -> bool:
         except Failure:
             if time.monotonic() > until:
                 raise Failure(
-                    "the SuperLink no longer answers; when it is back, run the same with --resume"
+                    f"the SuperLink no longer answers; when it is back, {again}"
                 ) from None
             time.sleep(2)
