@@ -194,6 +194,8 @@ def test_a_tally_is_the_same_however_a_text_is_cut():
             cut.add(text[at : at + size])
         assert (cut.inputs, cut.depth) == (whole.inputs, whole.depth)
 
+    text += b" " * 2**16
+
     async def parts():
         yield text
 
