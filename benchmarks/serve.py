@@ -30,13 +30,14 @@ def start(run: Path, place: Path, linger: str, batch: str) -> tuple[subprocess.P
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     code = (
-        "import sys, uvicorn; from pathlib import Path; from fedpn.service.app import make_app; "
+        "import sys; from pathlib import Path; from fedpn.service.app import make_app; "
+        "from fedpn.service.listen import make_server; "
         "from fedpn.service.library import Library; from fedpn.service.limits import Limits; "
         "from fedpn.service.decisions import Decisions; "
         "limits = Limits(linger=float(sys.argv[3]), batch=int(sys.argv[4])); "
         "kept = Decisions(f'sqlite:///{sys.argv[5]}'); "
-        "uvicorn.run(make_app(Library([Path(sys.argv[1])]), decisions=kept, limits=limits), "
-        "host='127.0.0.1', port=int(sys.argv[2]), log_level='error')"
+        "app = make_app(Library([Path(sys.argv[1])]), decisions=kept, limits=limits); "
+        "make_server(app, '127.0.0.1', int(sys.argv[2]), limits).run()"
     )
     arguments = [str(run), str(port), linger, batch, str(place / f"{port}.db")]
     process = subprocess.Popen([sys.executable, "-c", code, *arguments])
@@ -58,10 +59,17 @@ def ask(line: HTTPConnection, method: str, path: str, body: bytes | None = None)
     return content
 
 
-def load(port: int, callers: int, requests: int, bodies: list[bytes], truth: list[str]) -> dict:
+def load(
+    service: tuple[subprocess.Popen, int],
+    callers: int,
+    requests: int,
+    bodies: list[bytes],
+    truth: list[str],
+) -> dict:
     """So many callers send so many requests in all, one input each."""
     took: list[float] = []
-    wrong = 0
+    (process, port), wrong = service, 0
+    before = cpu(process.pid)
 
     def call(first: int) -> None:
         nonlocal wrong
@@ -86,8 +94,15 @@ def load(port: int, callers: int, requests: int, bodies: list[bytes], truth: lis
         "requests/s": round(len(took) / seconds, 1),
         "p50 ms": round(1000 * cut[49], 1),
         "p99 ms": round(1000 * cut[98], 1),
+        "CPU ms a request": round(1000 * (cpu(process.pid) - before) / len(took), 2),
         "answers unlike the library's": wrong,
     }
+
+
+def cpu(pid: int) -> float:
+    """Seconds that a process has worked."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(pid: int) -> int:
@@ -115,12 +130,12 @@ def main() -> None:
         services = {name: start(run, Path(place), *way) for name, way in ways.items()}
         try:
             for callers in CALLERS:
-                for name, (_, port) in services.items():  # by turns: the machine is shared
-                    load(port, callers, 50, bodies, truth)
-                    print(name, load(port, callers, asked.requests, bodies, truth), flush=True)
-            process, port = services["batched"]
+                for name, service in services.items():  # by turns: the machine is shared
+                    load(service, callers, 50, bodies, truth)
+                    print(name, load(service, callers, asked.requests, bodies, truth), flush=True)
+            process, _ = services["batched"]
             for done in range(0, asked.soak, 10_000):
-                load(port, 16, 10_000, bodies, truth)
+                load(services["batched"], 16, 10_000, bodies, truth)
                 print(f"{done + 10_000} requests more: {memory(process.pid)} MB", flush=True)
         finally:
             for process, _ in services.values():

@@ -194,10 +194,12 @@ def test_a_tally_is_the_same_however_a_text_is_cut():
             cut.add(text[at : at + size])
         assert (cut.inputs, cut.depth) == (whole.inputs, whole.depth)
 
+    text += b" " * 2**16
+
     async def parts():
         yield text
 
-    with Memory(10**6).lease() as lease:
+    with Memory(10**7).lease() as lease:
         assert asyncio.run(read_body(parts(), 3, lease)) == text
         with pytest.raises(TooLarge, match="at most 2 inputs"):
             asyncio.run(read_body(parts(), 2, lease))

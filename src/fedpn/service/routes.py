@@ -17,6 +17,7 @@ from fedpn.service import schema
 from fedpn.service.body import parse, read_body
 from fedpn.service.decode import unpack
 from fedpn.service.drift import CHANCES, WINDOW, drift
+from fedpn.service.guard import SMALL
 from fedpn.service.samples import as_sample, examples, samples
 from fedpn.service.state import Refused, Service, first_problem
 from fedpn.serving.card import card
@@ -134,7 +135,8 @@ def add_answers(app: FastAPI, service: Service) -> None:
                 question = await _from_form(request, service.limits.rows)
             else:
                 body = await read_body(request.stream(), service.limits.rows, lease)
-                question = await service.in_turn(_from_json, body)
+                large = len(body) > SMALL
+                question = await service.in_turn(_from_json, body, large=large)
             text = await service.answer(question, lease)
             return Response(text, media_type="application/json")
 

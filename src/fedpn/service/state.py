@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fedpn.service import schema
+from fedpn.service.body import too_many
 from fedpn.service.counters import Counters
 from fedpn.service.decisions import Decisions
 from fedpn.service.decode import decode, pack
@@ -19,6 +20,7 @@ from fedpn.service.writer import Unkept
 from fedpn.serving.bundle import About
 
 T = TypeVar("T")
+FEW = 4  # inputs that are read and written at once, unless they are pictures
 CLASS, ANSWER = 160, 4000  # bytes of a class's probability, and of all else in an answer
 
 
@@ -71,11 +73,16 @@ class Service:
                 f"the models of client {models.client} are of version {models.version} now, and "
                 f"this question is for {question.version}; GET /v1/clients tells what they take",
             )
-        told = {"client": models.client, "version": models.version, "remarks": [], "answers": []}
+        if len(question.inputs) > self.limits.rows:
+            raise Refused(413, too_many(self.limits.rows))
+        told: dict[str, Any] = {"client": models.client, "version": models.version}
+        told |= {"remarks": [], "answers": []}
         if not question.inputs:
             return json.dumps(told)
         lease.hold(lease.held + _cost(question, models.about))
-        job, remarks = await self.in_turn(self._read, question, models)
+        few = question.inputs[: FEW + 1]
+        large = len(few) > FEW or any(isinstance(one, str | bytes) for one in few)
+        job, remarks = await self.in_turn(self._read, question, models, large=large)
         try:
             done = asyncio.wrap_future(self.worker.submit(job))
             answers = await asyncio.wait_for(done, self.limits.seconds)
@@ -85,10 +92,13 @@ class Service:
             raise Refused(503, "decisions cannot be written now; try again") from None
         except TimeoutError:
             raise Refused(503, f"no answer within {self.limits.seconds:g} s") from None
-        return await self.in_turn(json.dumps, told | {"remarks": remarks, "answers": answers})
+        told |= {"remarks": remarks, "answers": answers}
+        return await self.in_turn(json.dumps, told, large=len(answers) > FEW)
 
-    async def in_turn(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Reading and writing of large texts: a few at once, however many callers there are."""
+    async def in_turn(self, work: Callable[..., T], *arguments: Any, large: bool) -> T:
+        """Reading and writing: of what is large a few at once, beside the event loop."""
+        if not large:
+            return work(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self.readers, work, *arguments)
 
     async def _models(self, client: str) -> Answerer:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from fedpn.service.limits import Limits
 from fedpn.service.writer import Writer
 from fedpn.serving.predict import Answer, teaches
 
+WRITING = 0.05  # seconds that the next batch waits for the last one's decisions
 Told = list[dict[str, Any]]
 
 
@@ -123,7 +124,7 @@ class Worker:
                 self._fail(group, error)
         return len(jobs) < len(taken)
 
-    def _fail(self, group: list[Job], error: BaseException) -> None:
+    def _fail(self, group: list[Job], error: Exception) -> None:
         self._forget(group)
         for job in group:
             job.done.set_exception(error)
@@ -158,23 +159,28 @@ class Worker:
         foreign = foreignness(predictor.bundle.rule, decision, by).tolist()
         seen = Seen([Outcome(number) for number in decision.outcome.tolist()], foreign)
 
-        def tell(kept: "Future[list[int]] | None") -> None:
-            if kept is not None and kept.exception() is not None:
-                self._fail(group, cast("BaseException", kept.exception()))
-                return
-            for tree, number in zip(told, kept.result() if kept else (), strict=kept is not None):
-                tree["id"] = number
+        done = threading.Event()
+
+        def tell(kept: "Future[list[int]]") -> None:
             try:
+                for tree, number in zip(told, kept.result(), strict=True):
+                    tree["id"] = number
                 self.watches.see(predictor.bundle, seen, share)
-            finally:
+            except Exception as error:
+                self._fail(group, error)
+            else:
                 self._forget(group)
                 _deliver(group, told)
+            done.set()
 
         if self.writer is None:
-            tell(None)
+            self.watches.see(predictor.bundle, seen, share)
+            self._forget(group)
+            _deliver(group, told)
         else:
             lines = _lines(models, told, _of_all(group, "kept", None))
             self.writer.submit(lines).add_done_callback(tell)
+            done.wait(WRITING)  # meanwhile inputs come that go together
 
 
 def _deliver(group: Sequence[Job], told: Told) -> None:

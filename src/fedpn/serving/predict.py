@@ -222,7 +222,7 @@ class Predictor:
 
 def teaches(x: Tensor, strange: Tensor) -> Tensor:  # [B], bool
     """Which inputs teach the share of own ones: strangers, and gaps, are nobody's."""
-    return ~strange & x.flatten(1).isfinite().all(1)
+    return ~strange & x.flatten(1).isfinite().all(1) if x.is_floating_point() else ~strange
 
 
 def load(
