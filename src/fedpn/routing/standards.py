@@ -112,9 +112,9 @@ class Standards(NamedTuple):
         """The promise in words, with what it assumes; "" where there is none."""
         if self.promises is None:
             return ""
-        risk, sure = self.asked.tolist()
         if self.elsewhere > 0:
-            return f"Of {risk:.0%} wrong answers at most: {self._shared()}."
+            return f"No promise is made: {self._shared()}."
+        risk, sure = self.asked.tolist()
         return promise_in_words(risk, sure, bool(self.borrowed))
 
 
