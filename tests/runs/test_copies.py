@@ -104,6 +104,19 @@ def test_who_says_that_equal_rows_are_cases_is_told_that_nobody_looked(tmp_path)
     assert any("was not looked for at all of them" in line for line in told["warnings"])
 
 
+def test_where_noise_guards_what_is_sent_nobody_looks(tmp_path):
+    config = {
+        "dataset": "made.csv",
+        "algorithm": "fedavg",
+        "rounds": 1,
+        "aggregation": {"rule": "private"},
+        "method": {"optimizer_state": "reset"},
+        "routing": {"risk": 0.5},
+    }
+    told = run(resolve([config]), tmp_path / "run", given=gathered([draw(200, 1), draw(200, 2)]))
+    assert any("was not looked for at all of them" in line for line in told["warnings"])
+
+
 def test_a_stranger_to_the_sum_is_told_apart_from_a_part_of_it():
     """The inner product counts common rows, give or take its error."""
     key, errors = b"key", []

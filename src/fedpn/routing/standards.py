@@ -134,10 +134,9 @@ def promise_in_words(risk: float, sure: float, borrowed: bool = False) -> str:
 
 def of_state(state: Params) -> Standards:
     """Reads standards from named tensors."""
-    if "outlook" not in state:  # written before version 0.3
-        state = state | {"outlook": torch.zeros(2, 2, dtype=torch.float64)}
-    if "elsewhere" not in state:  # written before version 0.4
-        state = state | {"elsewhere": torch.zeros((), dtype=torch.float64)}
+    # Files written before version 0.3 lack these two.
+    lacking = {"outlook": torch.zeros(2, 2), "elsewhere": torch.zeros(())}
+    state = {name: t.double() for name, t in lacking.items()} | state
     strange = state.keys() ^ set(Standards._fields)
     if strange:
         raise UserError(f"the standards cannot be read: {', '.join(sorted(strange))}")
