@@ -11,6 +11,7 @@ from fedpn.cli.main import main
 from fedpn.data.dataset import Dataset
 from fedpn.federated.copies import PLACES, sketch
 from fedpn.runs.config import resolve
+from fedpn.runs.membership import forget, join, update
 from fedpn.runs.pipeline import run
 from fedpn.serving.bundle import open_bundle
 from fedpn.serving.labelled import Rows, calibrate, read_labelled, score
@@ -103,6 +104,19 @@ def test_who_says_that_equal_rows_are_cases_is_told_that_nobody_looked(tmp_path)
     assert any("was not looked for at all of them" in line for line in told["warnings"])
 
 
+def test_where_noise_guards_what_is_sent_nobody_looks(tmp_path):
+    config = {
+        "dataset": "made.csv",
+        "algorithm": "fedavg",
+        "rounds": 1,
+        "aggregation": {"rule": "private"},
+        "method": {"optimizer_state": "reset"},
+        "routing": {"risk": 0.5},
+    }
+    told = run(resolve([config]), tmp_path / "run", given=gathered([draw(200, 1), draw(200, 2)]))
+    assert any("was not looked for at all of them" in line for line in told["warnings"])
+
+
 def test_a_stranger_to_the_sum_is_told_apart_from_a_part_of_it():
     """The inner product counts common rows, give or take its error."""
     key, errors = b"key", []
@@ -133,6 +147,80 @@ def test_copies_among_labelled_rows_count_once(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "thresholds from 60 rows (of 1200: copies and groups count once)" in told
     assert "was not looked for" in told
+
+
+def written(path, *parts, more=""):
+    """Rows as a table, those of a client after those of another; `more` is a column of names."""
+    lines = [
+        ",".join([*(f"x{i}" for i in range(COLUMNS)), "label", "client", *filter(None, [more])])
+    ]
+    for number, (x, y) in enumerate(parts):
+        for place, (row, label) in enumerate(zip(x, y, strict=True)):
+            cells = [*(f"{value:.4f}" for value in row), "abcd"[label], f"c{number}"]
+            lines.append(",".join(cells + [f"{more}-{number}-{place // 5}"] * bool(more)))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """Three clients, whose tables have rows of their own."""
+    place = tmp_path_factory.mktemp("three")
+    parts = [draw(300, 10 + client, 0.0) for client in range(3)]
+    data = written(place / "all.csv", *parts)
+    layer = {"dataset": data, "algorithm": "analytic", "routing": {"risk": 0.2}}
+    run(resolve([layer]), place / "run")
+    return place / "run", parts
+
+
+def elsewhere(out, client):
+    return round(float(open_bundle(out, client).standards.elsewhere), 1)
+
+
+def test_who_joins_with_rows_of_others_is_promised_nothing(three, tmp_path):
+    base, parts = three
+    assert [elsewhere(base, f"c{client}") for client in range(3)] == [0, 0, 0]
+    for name, part, share in (("same", parts[1], 1), ("other", draw(300, 20, 0.0), 0)):
+        told = join(base, written(tmp_path / f"{name}.csv", part), name, tmp_path / name)
+        assert elsewhere(tmp_path / name, name) == share
+        assert any("at other clients as well" in line for line in told["warnings"]) == bool(share)
+
+
+def test_new_rows_that_repeat_old_ones_are_the_clients_own(three, tmp_path):
+    base, parts = three
+    more = tuple(np.concatenate(pair) for pair in zip(parts[0], draw(100, 21), strict=True))
+    told = update(base, written(tmp_path / "more.csv", more), "c0", tmp_path / "updated")
+    assert elsewhere(tmp_path / "updated", "c0") == 0
+    assert any("of its rows repeat others" in line for line in told["warnings"])
+    trained = told["per_client"][0]["rows"]
+    assert trained == pytest.approx(2 * 150 + 50, abs=15)  # old ones, their copies, new ones
+
+
+def test_who_stays_has_no_rows_of_one_who_left(tmp_path):
+    same, other = draw(300, 10), draw(300, 11)
+    data = written(tmp_path / "all.csv", same, same, other)
+    layer = {"dataset": data, "algorithm": "analytic", "routing": {"risk": 0.2}}
+    run(resolve([layer]), tmp_path / "run")
+    forget(tmp_path / "run", "c1", tmp_path / "left")
+    assert [elsewhere(tmp_path / "run", c) for c in ("c0", "c2")] == [1, 0]
+    assert [elsewhere(tmp_path / "left", c) for c in ("c0", "c2")] == [0, 0]
+
+
+def test_a_promise_is_counted_in_patients(tmp_path):
+    """Five rows of a patient are one case, for limits, tests and labelled rows that come later."""
+    data = written(
+        tmp_path / "all.csv", *(draw(1200, 10 + c, 0.0) for c in range(3)), more="patient"
+    )
+    layer = {"dataset": data, "algorithm": "analytic", "routing": {"risk": 0.3}}
+    told = run(resolve([layer, {"data": {"group": "patient"}}]), tmp_path / "run")
+    for client in range(3):
+        held = open_bundle(tmp_path / "run", f"c{client}").standards
+        assert 0 < held.promises[0].answered <= 48
+    assert told["promise"]["own"]["rows"] <= 72
+    command = ["calibrate", str(tmp_path / "run"), data, "--client", "c0", "--risk", "0.3"]
+    assert main([*command, "--group", "patient", "--out", str(tmp_path / "again")]) == 0
+    assert open_bundle(tmp_path / "again").standards.promises[0].answered <= 720
+    assert main([*command, "--group", "nobody", "--out", str(tmp_path / "bad")]) == 2
 
 
 def test_groups_among_labelled_rows_count_once():

@@ -28,6 +28,7 @@ STAGES = {
     "look at rows": "what rows look like",
     "spread of rows": "what rows look like",
     "limit of rows": "what rows look like",
+    "copies": "rows that several clients have",
     "pool": "held-out rows",
     "evaluate": "evaluation",
     "unseen": "unseen clients",

@@ -133,9 +133,8 @@ def federate(
     for client, rows in enumerate(owned):
         parts.append(_parts(labels, rows, client, seed, each, used))
         if across:
-            used = [
-                np.concatenate(pair) for pair in zip(used, _units(parts[-1], each), strict=True)
-            ]
+            pairs = zip(used, parts[-1], strict=True)
+            used = [np.concatenate([before, each[part]]) for before, part in pairs]
     train, calibration, test = zip(*parts, strict=True)
     federation = Federation(labels, train, calibration, test, seed, units=units)
     check_disjoint(federation)
@@ -157,8 +156,8 @@ def together(labels: Array, old: Federation, new: Federation, first: int) -> Fed
     ):
         alike = np.isin(each[rest], each[mine])
         fresh = more[0][~np.isin(each[more[0] + first], seen)] + first
-        one_stands = place == 1
-        uses.append(np.concatenate([mine, fresh, rest[alike & (not one_stands)]]))
+        repeated = rest[:0] if place == 1 else rest[alike]  # one of a unit stands in calibration
+        uses.append(np.concatenate([mine, fresh, repeated]))
         rest = rest[~alike]
     train, calibration, test = ((np.sort(use),) for use in uses)
     whole = Federation(labels, train, calibration, test, old.seed, units=units)
@@ -173,8 +172,9 @@ def _parts(
     mine = units[rows]
     first = rows[first_rows(mine)[0]]
     if len(first) < LEAST:
+        alike = f" of their own among {len(rows)}" if len(first) < len(rows) else ""
         raise UserError(
-            f"client {client} has {len(first)} rows{_alike(rows, first)} and needs {LEAST}, to "
+            f"client {client} has {len(first)} rows{alike} and needs {LEAST}, to "
             "have some to train, to calibrate and to test on; use fewer --clients or another "
             "partition"
         )
@@ -195,15 +195,6 @@ def _parts(
             "to train, to calibrate or to test on; leave its rows out"
         )
     return found
-
-
-def _units(parts: list[Array], units: Array) -> list[Array]:
-    return [units[part] for part in parts]
-
-
-def _alike(rows: Array, first: Array) -> str:
-    """Says where rows are fewer than they seem."""
-    return f" of their own among {len(rows)}" if len(first) < len(rows) else ""
 
 
 def tuning(federation: Federation, seed: int) -> Federation:

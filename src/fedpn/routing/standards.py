@@ -122,9 +122,9 @@ class Standards(NamedTuple):
         """The promise in words, with what it assumes; "" where there is none."""
         if self.promises is None:
             return ""
-        risk, sure = self.asked.tolist()
         if self.elsewhere > 0:
-            return f"Of {risk:.0%} wrong answers at most: {self._shared()}."
+            return f"No promise is made: {self._shared()}."
+        risk, sure = self.asked.tolist()
         return promise_in_words(risk, sure, bool(self.borrowed))
 
 
@@ -144,11 +144,10 @@ def promise_in_words(risk: float, sure: float, borrowed: bool = False) -> str:
 
 def of_state(state: Params) -> Standards:
     """Reads standards from named tensors."""
-    if "outlook" not in state:  # written before version 0.3
-        state = state | {"outlook": torch.zeros(2, 2, dtype=torch.float64)}
-    for name, size in (("elsewhere", ()), ("seen", (5,))):  # written before version 0.4
-        if name not in state:
-            state = state | {name: torch.zeros(size, dtype=torch.float64)}
+    # Files written before version 0.3 lack these three.
+    sizes: dict[str, tuple[int, ...]] = {"outlook": (2, 2), "elsewhere": (), "seen": (5,)}
+    lacking = {name: torch.zeros(size, dtype=torch.float64) for name, size in sizes.items()}
+    state = lacking | state
     strange = state.keys() ^ set(Standards._fields)
     if strange:
         raise UserError(f"the standards cannot be read: {', '.join(sorted(strange))}")

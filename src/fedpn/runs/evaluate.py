@@ -52,7 +52,7 @@ class View:
     apart: Tree | None = None  # what Bayes' rule tells the client's inputs from others' by
     held: Standards | None = None  # what the answers were held to
     standing: Tensor | None = None  # [n], bool: one row of each unit; None: of all rows
-    copies: float = 0.0  # the share of the client's training rows beside the first of each unit
+    copies: float = 0.0  # the share of the client's training rows that repeat another
     few: bool = False  # whether the client has too few rows for a model of its own
 
     @property
@@ -80,7 +80,7 @@ class Judge(Phase):
         told = replace(
             found,
             standing=torch.from_numpy(federation.standing(found.rows)),
-            copies=federation.copies(site.client),
+            copies=0.0 if site.setup.dataset.groups else federation.copies(site.client),
             few=len(site.train) < self.least,
         )
         return Reply(memory, record=told)

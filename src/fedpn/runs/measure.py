@@ -78,9 +78,8 @@ def client_metrics(view: View, headline: str) -> Tree:
         few = "too few rows to fit a model to (train.least): it answers as the rounds left it"
         tree["remarks"] = [few, *tree.get("remarks", [])]
     if view.copies > 0:
-        told = f"{100 * view.copies:.0f} % of its rows repeat others, or are of a group with others"
-        told += ": thresholds and promises count each group once"
-        tree["remarks"] = [*tree.get("remarks", []), told]
+        once = "of its rows repeat others of its own: thresholds and promises count each once"
+        tree["remarks"] = [*tree.get("remarks", []), f"{100 * view.copies:.2g} % {once}"]
     return tree
 
 

@@ -132,6 +132,8 @@ def _of_tables(config: Config, policy: Policy) -> Any:
         yield "another column is its label (data.label)"
     if policy.columns and not policy.label and data.label and data.label not in policy.columns:
         yield "the column that is learned is not among its columns (data.label)"
+    if policy.columns and data.group and data.group not in policy.columns:
+        yield "the column of groups is not among its columns (data.group)"
     strange = set(data.features) - set(policy.columns)
     if policy.columns and (strange or not data.features):
         yield "data.features must name columns that it allows, and no others"
