@@ -45,7 +45,8 @@ def played(out, dataset, **routing):
 
 def answered_and_wrong(out, client, x, y):
     predictor, rows = load(out, client), torch.from_numpy(x)
-    decision, _ = predictor.decide(rows, predictor.views(rows)._replace(share=0.5))
+    views = predictor.views(rows)._replace(share=0.5)
+    decision, _ = predictor.decide(views, predictor.strangers(rows))
     there = decision.answered.numpy()
     return int(there.sum()), int((decision.label.numpy() != y)[there].sum())
 

@@ -142,7 +142,7 @@ def test_tables_and_pages_of_a_run(quick_run):
         ((np.array([[{}]] * 4), [0, 1, 0, 1]), "x has the type object"),
         ((np.zeros((4, 2)), [0.5, 1, 0, 1]), "a label is a whole number or a name"),
         ({"a": 1}, "whose items are no"),
-        ([1, 2, 3, 4], "whose items are no"),
+        ([1, 2, 3, 4, 5], "whose items are no"),
     ],
 )
 def test_wrong_data_are_told_in_pythons_words(data, told, tmp_path):

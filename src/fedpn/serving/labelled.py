@@ -77,12 +77,12 @@ def calibrate(path: Path, client: str | None, rows: Rows, out: Path, **changes: 
     bundle = predictor.bundle
     settings = replace(bundle.about.routing or RoutingSettings(), **changes)
     place = torch.from_numpy(rows.standing)
-    views, held = predictor.views(rows.x[place]), bundle.standards
+    x, held = rows.x[place], bundle.standards
+    views = predictor.views(x)
     elsewhere = float(held.elsewhere) or -1.0  # whether others have new rows nobody can look for
     lesson = Lesson(views, rows.y[place], held.counts, bundle.pool or None, elsewhere)
     rule, standards = teach(type(bundle.rule) if bundle.rule else None, lesson, settings)
-    strange = predictor.strangers(rows.x)
-    seen = count_outcomes(rule, lesson.views, standards, strange)
+    seen = count_outcomes(rule, views, standards, predictor.strangers(x))
     standards = standards._replace(seen=seen)
     export(path, client, out)
     recalibrate(out, rule, standards, settings)
