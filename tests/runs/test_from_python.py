@@ -306,7 +306,7 @@ def test_a_module_that_is_made_already(tmp_path, digits):
     assert not moved.bundle.shared["encoder.1.weight"].equal(before)
     assert made[1].weight.equal(before), "the caller's own module stays as it is"
     other = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 16))
-    with pytest.raises(fedpn.UserError, match=r"own_Sequential.txt: not the code"):
+    with pytest.raises(fedpn.UserError, match=r"own_Sequential.txt: edited"):
         fedpn.run(tmp_path / "moved", resume=True, model__encoder=other, **quick)
     fedpn.run(tmp_path / "moved", resume=True, model__encoder=made, **quick)
     del sys.modules["own_Sequential"]  # as in another session

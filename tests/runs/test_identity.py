@@ -160,6 +160,17 @@ def test_rows_that_were_edited_are_refused(tmp_path, capsys):
     assert "not those with which the run began" in capsys.readouterr().err
 
 
+def test_other_weights_to_begin_with_are_refused(tmp_path, capsys):
+    weights, out = tmp_path / "w.safetensors", tmp_path / "run"
+    fedpn.run(tmp_path / "before", **SMALL)
+    shared = store.read_tensors(tmp_path / "before/shared.safetensors", "encoder.")[0]
+    store.write_tensors(weights, shared)
+    fedpn.run(out, **SMALL, model__pretrained=str(weights))
+    store.write_tensors(weights, {name: 2 * tensor for name, tensor in shared.items()})
+    assert resume(out) == 2
+    assert "w.safetensors: edited since the run began" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["mine.py", "pace.py"])
 def test_edited_code_is_refused(name, mine, capsys):
     """That of the method, and of a module beside it."""
@@ -172,7 +183,7 @@ def test_edited_code_is_refused(name, mine, capsys):
     forgotten()
     assert resume("run", "--algorithm", "mine.py:Mine") == 2
     told = capsys.readouterr().err
-    assert f"{name}: not the code with which the run began" in told and "code" in told
+    assert f"{name}: edited since the run began" in told and "code" in told
     (mine / name).write_text(text)
     forgotten()
     assert resume("run", "--trust") == 0

@@ -267,7 +267,7 @@ def seal(directory: Path) -> None:
     """Writes the checksums of all files, so that damage is noticed."""
     files = sorted(p for p in directory.iterdir() if p.suffix in SEALED and p.name not in UNSEALED)
     names = [*(p.name for p in files), *code_of(directory)]
-    write_json(directory / MANIFEST, {name: _sha256(directory / name) for name in names})
+    write_json(directory / MANIFEST, {name: checksum(directory / name) for name in names})
 
 
 def code_of(directory: Path) -> list[str]:
@@ -284,11 +284,12 @@ def verify(directory: Path, names: list[str]) -> None:
         path = directory / name
         if not path.exists():
             raise UserError(f"{directory} is not a finished run: {name} is missing")
-        if sums.get(name) != _sha256(path):
+        if sums.get(name) != checksum(path):
             raise Damaged(f"{path} is damaged or was changed: its checksum is not the run's")
 
 
-def _sha256(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -160,7 +160,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str:
             old, new = json.loads(before.get(key, "{}")), json.loads(value)
             names = [name for name in old | new if old.get(name) != new.get(name)]
             if key == "code":
-                told.append(f"{', '.join(names)}: not the code with which the run began")
+                told.append(f"{', '.join(names)}: edited since the run began")
             else:
                 told += [f"{n} was {old.get(n)!r} and is now {new.get(n)!r}" for n in names]
         elif not told:

@@ -23,9 +23,14 @@ def own_code(tree: Tree) -> Texts:
     return texts
 
 
-def digests(texts: Texts) -> dict[str, str]:
-    """What tells versions of these files apart."""
-    return {name: hashlib.sha256(texts[name].encode()).hexdigest()[:16] for name in sorted(texts)}
+def versions(tree: Tree) -> dict[str, str]:
+    """Which version of each file results depend on: of code, and of weights that are begun with."""
+    texts = own_code(tree)
+    found = {name: hashlib.sha256(texts[name].encode()).hexdigest()[:16] for name in sorted(texts)}
+    weights = Path(tree["model"]["pretrained"])
+    if weights.is_file():
+        found[weights.name] = store.checksum(weights)[:16]
+    return found
 
 
 def keep_code(texts: Texts, out: Path) -> None:

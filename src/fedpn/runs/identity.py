@@ -9,7 +9,7 @@ from fedpn.core import store
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, leaves
 from fedpn.federated.checkpoint import differences
-from fedpn.runs.code import Texts, digests, keep_code, own_code
+from fedpn.runs.code import Texts, keep_code, own_code, versions
 from fedpn.runs.config import Config, to_tree
 
 SIMULATED = "the simulator"
@@ -22,13 +22,14 @@ class Identity:
     kind: str  # the engine, or the command that made it
     settings: Tree  # as flat keys, the seed among them
     texts: Texts  # of files of the user's own
+    files: dict[str, str]  # which version of each file it is, and of weights
     data: str = ""  # a fingerprint; "" where nodes keep theirs
 
     @property
     def tree(self) -> Tree:
         """The same as JSON has it, and a hash of it all."""
-        code = digests(self.texts)
-        tree = {"engine": self.kind, "data": self.data, "code": code, "settings": self.settings}
+        tree: Tree = {"engine": self.kind, "data": self.data}
+        tree |= {"code": self.files, "settings": self.settings}
         return tree | {"identity": hashlib.sha256(_text(tree).encode()).hexdigest()}
 
     @property
@@ -66,7 +67,7 @@ def identity_of(config: Config, data: str = "", kind: str = SIMULATED) -> Identi
     """The identity of a run with these settings; engine and rounds may be others as it goes on."""
     tree = to_tree(config)
     flat = {k: v for k, v in leaves(tree) if k != "rounds" and not k.startswith("engine.")}
-    return Identity(kind, flat, own_code(tree), data)
+    return Identity(kind, flat, own_code(tree), versions(tree), data)
 
 
 def refuse_other_code(config: Config, base: Path) -> None:

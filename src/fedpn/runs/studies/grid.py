@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fedpn.algorithms import ALGORITHMS, find_algorithm, section_of
 from fedpn.core.errors import UserError
 from fedpn.core.settings import Tree, leaves, nest, parse_setting, told
-from fedpn.runs.code import digests, own_code
+from fedpn.runs.code import versions
 from fedpn.runs.config import Config, resolve, to_tree
 
 OPEN, CLOSED, QUOTES = "[{", "]}", "\"'"
@@ -112,7 +112,7 @@ class Plan:
             for seed in range(first, first + self.seeds):
                 layers = [*self.layers, nest(choice), {"seed": seed}]
                 config = resolve(layers)
-                cell = Cell(choice, config, first, data, digests(own_code(to_tree(config))))
+                cell = Cell(choice, config, first, data, versions(to_tree(config)))
                 found.setdefault(cell.key, cell)
         return list(found.values())
 

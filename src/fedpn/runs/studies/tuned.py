@@ -23,7 +23,7 @@ from fedpn.data.federation import tuning
 from fedpn.federated.checkpoint import Journal
 from fedpn.federated.listener import Listener
 from fedpn.federated.site import Setup
-from fedpn.runs.code import digests, own_code
+from fedpn.runs.code import versions
 from fedpn.runs.config import Config, resolve, to_tree
 from fedpn.runs.identity import identity_of
 from fedpn.runs.pipeline import judge, play, simulate
@@ -71,7 +71,7 @@ def fill(
         if read_record(file) is not None:
             return
         config = resolve([settings])
-        if digests(own_code(settings)) != about["code"]:
+        if versions(settings) != about["code"]:
             names = ", ".join(about["code"])
             raise UserError(f"{names}: edited while the sweep was at work; sweep again")
         metrics = judge_on_tuning_rows(config, about["dealt"], place, listener, given)
