@@ -108,6 +108,17 @@ def test_headers_without_end_are_cut_off(pictures):
         line.close()
 
 
+def test_who_is_refused_early_hears_it_while_it_still_sends(pictures):
+    body = b'{"client": "0", "inputs": [' + b"[]," * 2_700_000 + b"[]]}"
+    limits = Limits()
+    with listening(make_app(Library([pictures]), limits=limits), limits) as port:
+        line = HTTPConnection("127.0.0.1", port, timeout=20)
+        line.request("POST", "/v1/predict", body)
+        answer = line.getresponse()
+        assert answer.status == 413 and b"at most 4096 inputs" in answer.read()
+        line.close()
+
+
 def test_a_body_that_does_not_come_is_told_so(pictures):
     limits = Limits(seconds=0.5)
     with listening(make_app(Library([pictures]), limits=limits), limits) as port:

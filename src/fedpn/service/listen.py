@@ -52,7 +52,9 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             if self.deadline is None:
                 self._await_head()
             self.come += len(data)
-            if self.come > HEAD:  # of two parsers one has no bound of its own
+            # A body that is refused early still comes; of two parsers one has no bound of its own.
+            refused = self.cycle is not None and self.cycle.more_body
+            if self.come > HEAD + (self.limits.body if refused else 0):
                 self.drop()
 
     def connection_lost(self, error: Exception | None) -> None:
