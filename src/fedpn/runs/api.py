@@ -40,10 +40,10 @@ def run(
 
     Settings are the keys that `fedpn settings` lists, a double underscore for each dot:
     `fedpn.run("runs/a", dataset="mnist", rounds=10, fedpn__gamma=0.02)`. `dataset` may also be data
-    in memory: `(x, y)` or `(x, y, client)`, a data frame, a PyTorch dataset. `algorithm`,
-    `model__encoder`, `model__density`, `routing__router`, `data__partition` and the like may be
-    classes or functions of your own, typed into a notebook or not, and an encoder may be a module
-    that is made already; they are kept with the run.
+    in memory: `(x, y)`, `(x, y, client)` or `(x, y, client, group)`, a data frame, a PyTorch
+    dataset. `algorithm`, `model__encoder`, `model__density`, `routing__router`, `data__partition`
+    and the like may be classes or functions of your own, typed into a notebook or not, and an
+    encoder may be a module that is made already; they are kept with the run.
     `resume` goes on with the run that is there (code that it names is run only if it is named here
     too, or with `trust`), `overwrite` replaces it. A `Listener` hears how the
     run goes; `tell(stage, done, of, **facts)` is the short form of one.

@@ -54,7 +54,7 @@ def test_copies_and_remarks_are_told(save):
     images = np.random.default_rng(0).integers(0, 256, (200, 8, 8), dtype=np.uint8)
     images[5] = images[6] = images[7]
     lines = check(save(images=images, labels=np.arange(200) % 2), image_size=8)
-    assert "2 rows are exact copies of others: take them away, or test rows may leak" in lines
+    assert "2 rows are exact copies of others, and count once; else data.copies=each" in lines
     assert lines[-1].startswith("no client is named: the partition 'dirichlet'")
     resized = check(save(images=images, labels=np.arange(200) % 2), image_size=16)
     assert "200 images of 8×8 were resized to 16×16" in resized

@@ -23,6 +23,7 @@ from fedpn.data.recipe import Column, Recipe, know, odd_cells
 from fedpn.data.sources.guard import short
 from fedpn.data.sources.own import load_own
 from fedpn.data.sources.table import ALL, Wanted
+from fedpn.data.units import of_rows
 
 SHOWN = 40  # columns
 FAR = 20  # times as far from the middle as nine tenths of the values are wide
@@ -151,11 +152,13 @@ def _hints(dataset: Dataset, recipe: Recipe) -> Iterator[str]:
 
 
 def _copies(dataset: Dataset) -> list[str]:
-    """Equal rows may fall into training and test, and flatter every figure."""
-    copies = len(dataset) - len({row.tobytes() for row in dataset.x})
+    """What rows belong together, and are dealt whole."""
+    if dataset.group is not None:
+        return [f"{len(np.unique(dataset.group))} groups by {dataset.groups!r}, dealt whole"]
+    copies = len(dataset) - len(np.unique(of_rows(dataset.x)))
     if not copies:
         return []
-    return [f"{copies} rows are exact copies of others: take them away, or test rows may leak"]
+    return [f"{copies} rows are exact copies of others, and count once; else data.copies=each"]
 
 
 def _advice(dataset: Dataset) -> list[str]:
