@@ -24,27 +24,19 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 ASKING = "/v1/predict"  # the route that takes large bodies
 SMALL = 64 * 2**10  # bytes of other requests
 ADDRESSES = 10_000  # whose wrong tokens are remembered
-SHORTEST = 16  # characters of a token
 
 
 class Late(Exception):  # noqa: N818
     """A body does not come."""
 
 
-def check_token(token: str) -> str:
-    """Refuse a secret that is too short, or that a header cannot carry.
-
-    >>> check_token("correct-horse-battery")
-    'correct-horse-battery'
-    """
+def check_token(token: str) -> None:
+    """Refuse a secret that no header can carry."""
     if not (token.isascii() and token.isprintable()) or token != token.strip():
         raise UserError(
             "the token has a sign that is no ASCII, a line break, or a space at an end, which a "
             "header cannot carry: use letters, digits and signs such as - and _"
         )
-    if token and len(token) < SHORTEST:
-        raise UserError(f"the token has {len(token)} characters; use at least {SHORTEST}")
-    return token
 
 
 class Mistakes:

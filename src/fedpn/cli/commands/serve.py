@@ -66,6 +66,8 @@ def _serve(options: argparse.Namespace) -> int:
             f"--host {options.host} is seen by other machines: set ${TOKEN} to a long secret, "
             "which callers then send as `Authorization: Bearer …`"
         )
+    if token and len(token) < 16:
+        raise UserError(f"${TOKEN} has {len(token)} characters; use at least 16")
     try:
         check_token(token)
     except UserError as error:
