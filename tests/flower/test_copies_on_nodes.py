@@ -10,7 +10,8 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fedpn[fl
 
 from flwr.app import Context, RecordDict
 
-from fedpn.flower.app.policy import FILE, Policy, write_policy
+from fedpn.core.errors import UserError
+from fedpn.flower.app.policy import FILE, Policy, check, write_policy
 from fedpn.flower.app.records import has_tensors, unpack
 from fedpn.flower.app.server_app import app
 from fedpn.runs.config import resolve, to_tree
@@ -85,3 +86,11 @@ def test_a_node_that_forbids_it_sends_an_empty_sketch(tmp_path):
 def test_groups_of_a_nodes_own_table_are_not_parted(tmp_path):
     _, held, _ = conduct(tmp_path, ["never"] * 3, secure=False, group="patient", ignore=[])
     assert all(standards.promises[0].answered <= 10 for standards in held)  # of 50 patients
+
+
+def test_a_column_of_groups_is_read_only_where_the_policy_allows_it():
+    config = resolve([CONFIG, {"data": {"group": "patient", "ignore": []}}])
+    features = ("a", "b", "c")
+    check(config, Policy(columns=(*features, "label", "patient")), own=True)
+    with pytest.raises(UserError, match="column of groups is not among its columns"):
+        check(config, Policy(columns=(*features, "label")), own=True)

@@ -228,3 +228,15 @@ def test_groups_among_labelled_rows_count_once():
     x = torch.arange(12.0)[:, None]
     rows = Rows(x, torch.zeros(12).long(), np.arange(12) // 3)
     assert sorted((rows.standing // 3).tolist()) == [0, 1, 2, 3]
+
+
+def test_patients_of_two_hospitals_are_no_ground_for_a_promise(tmp_path):
+    """A group that two clients name is one: it has one use, and what is unclear is not promised."""
+    parts = [(*draw(600, 10 + client), np.arange(600) // 5 + 60 * client) for client in range(3)]
+    parts[2] = (*parts[2][:2], parts[2][2] + 1000)
+    data = gathered(parts, group=np.concatenate([part[2] for part in parts]), groups="patient")
+    told = played(tmp_path / "run", data)
+    shares = [elsewhere(tmp_path / "run", f"c{client}") for client in range(3)]
+    assert min(shares[:2]) >= 0.4 and shares[2] == 0
+    assert sum("of its rows are at other clients as well" in t for t in told["warnings"]) >= 1
+    assert told["per_client"][0]["promise"]["own"]["answered"] == 0

@@ -29,7 +29,8 @@ def take(data: Any, wanted: Wanted = ALL) -> Dataset:
         return data
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):
         return of_table("the frame", NAME, of_frame(data), wanted)
-    if isinstance(data, tuple | list) and len(data) in (2, 3, 4):
+    grouped = isinstance(data, tuple) and len(data) == 4  # a list may be four pairs
+    if grouped or (isinstance(data, tuple | list) and len(data) in (2, 3)):
         return _of_arrays(*data)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return _of_items(data)
