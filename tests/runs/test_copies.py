@@ -240,3 +240,18 @@ def test_patients_of_two_hospitals_are_no_ground_for_a_promise(tmp_path):
     assert min(shares[:2]) >= 0.4 and shares[2] == 0
     assert sum("of its rows are at other clients as well" in t for t in told["warnings"]) >= 1
     assert told["per_client"][0]["promise"]["own"]["answered"] == 0
+
+
+def test_a_column_that_is_left_out_does_not_hide_copies(tmp_path):
+    """Texts make a recipe, which leaves numbers of rows out: what then repeats was dealt apart."""
+    x, y = draw(120, 10)
+    lines = [",".join([*(f"x{i}" for i in range(5)), "ward", "label", "client", "id"])]
+    for number in range(20 * 120):
+        row = number % 120
+        cells = [*(f"{value:.4f}" for value in x[row, :5]), "NS"[row % 2], "abcd"[y[row]]]
+        lines.append(",".join([*cells, "c0" if row < 60 else "c1", str(1000 + number)]))
+    (tmp_path / "all.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    layer = {"dataset": str(tmp_path / "all.csv"), "algorithm": "analytic"}
+    told = run(resolve([layer, {"routing": {"risk": RISK}}]), tmp_path / "run")
+    assert any("repeat but for columns left out" in line for line in told["warnings"])
+    assert told["promise"]["own"]["answered"] == 0

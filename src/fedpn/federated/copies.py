@@ -86,6 +86,15 @@ def _own_units(site: Site) -> Array:
     return np.unique(of_rows(setup.data.x[torch.from_numpy(rows).to(setup.device)].cpu().numpy()))
 
 
+def _repeated_once_prepared(site: Site) -> float:
+    """The share of units that were dealt as different ones, and are not by the columns in use."""
+    federation = site.setup.federation
+    if federation.units is None or site.setup.dataset.recipe is None:
+        return 0.0
+    dealt = len(np.unique(federation.units[federation.rows(site.client)]))
+    return 1 - len(_own_units(site)) / dealt
+
+
 def sketch(units: Array, key: bytes, places: int) -> Tensor:  # [U] -> [places]
     """Signs of units at their places.
 
@@ -114,10 +123,11 @@ def _key(sent: Slots) -> bytes:
 
 
 def share_elsewhere(site: Site, sent: Slots) -> float:
-    """The share of a client's units that other clients have too; 0 where there are none to speak
-    of, `UNKNOWN` where not all clients looked."""
-    if SLOT not in sent:
-        return UNKNOWN
+    """The share of a client's units that other clients have too, or that repeat once columns are
+    left out; 0 where there are none to speak of, `UNKNOWN` where not all clients looked."""
+    hidden = _repeated_once_prepared(site)
+    if hidden > MANY or SLOT not in sent:
+        return hidden if hidden > MANY else UNKNOWN
     total = {name: t.cpu() for name, t in sent[SLOT].items()}
     mine, size = own_part(site, sent), len(_own_units(site))
     is_summed = float(mine["names"] @ total["names"]) > SIGNS / 2

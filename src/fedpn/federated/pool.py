@@ -36,7 +36,8 @@ class Pool(Phase):
         counts = site.counts
         shared, labels = site.observer.shared(rows), setup.labels(rows).cpu()
         found = count_rows(shared, labels, counts, self.settings, self.weighs)
-        if share_elsewhere(site, sent) > 0:
+        promised = self.settings.risk or self.settings.sets
+        if promised and share_elsewhere(site, sent) > 0:
             found |= {n: torch.zeros_like(found[n]) for n in PROMISED & found.keys()}
         return Reply(memory, {SLOT: {name: t.double() for name, t in found.items()}})
 

@@ -103,7 +103,8 @@ class Standards(NamedTuple):
         every = ", and sets name every class" if len(self.odd) else ""
         return (
             f"about {100 * float(self.elsewhere):.0f} % of its rows are at other clients as well, "
-            f"who may have trained on them: nothing is promised{nobody}{every}"
+            "or repeat but for columns left out, and may have been trained on: nothing is "
+            f"promised{nobody}{every}"
         )
 
     def _nothing(self, whose: str, hope: Outlook) -> str:
