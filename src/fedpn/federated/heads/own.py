@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from fedpn.core.trees import Params, Slots
 from fedpn.federated.heads.base import SLOT
 from fedpn.federated.heads.features import Features
-from fedpn.federated.heads.sums import gram_of, solve, unpack
+from fedpn.federated.heads.sums import gram_of, solve, spread_out, unpack
 from fedpn.federated.phase import SUMS, Phase, Reply
 from fedpn.federated.site import Site
 
@@ -41,7 +41,7 @@ class OwnHead(Phase):
 
     @torch.no_grad()
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        state, rows = sent[SLOT], site.calibration
+        state, rows = sent[SLOT], spread_out(site.calibration, len(site.counts))
         if len(rows) < FEW or memory["own"]:  # one who has trained a model of its own has enough
             return Reply(memory)
         total = unpack(sent[SUMS]["gram"]), sent[SUMS]["cross"]

@@ -35,6 +35,7 @@ from fedpn.federated.heads.sums import (
     pack,
     seen_at,
     solve_each,
+    spread_out,
     unpack,
 )
 from fedpn.federated.phase import SUMS, Phase, Reply, without_sums
@@ -118,11 +119,13 @@ class Choose(Phase):
 
     @torch.no_grad()
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        state, labels = sent[SLOT], site.setup.labels(site.calibration)
+        state, classes = sent[SLOT], site.setup.blueprint.classes
+        rows = spread_out(site.calibration, classes)
+        labels = site.setup.labels(rows)
         candidates = state["candidates"]
         loss = torch.zeros(len(candidates), len(TEMPERATURES), dtype=torch.float64)
         start = 0
-        for part in chunks(seen_at(site, site.calibration)):
+        for part in chunks(seen_at(site, rows)):
             truth = labels[start : start + len(part.x)]
             start += len(part.x)
             scores = torch.einsum("bf,lfk->lbk", self.features(part, state), candidates).double()
