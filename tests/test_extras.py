@@ -50,6 +50,7 @@ def test_every_extra_is_tried():
 def test_what_needs_an_extra_names_it(extra, monkeypatch, tmp_path, capsys):
     module, need = NEEDS[extra]
     monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "fedpn.service.listen", raising=False)  # it has its uvicorn
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as refused:
         need()

@@ -96,6 +96,9 @@ def auroc_of_classes(probs: Tensor, labels: Tensor) -> float | None:
     return sum(found) / len(found) if found else None
 
 
+TABULATED = 300  # classes at most of which figures are kept one by one, with their confusions
+
+
 def confusion(guess: Tensor, labels: Tensor, classes: int) -> Tensor:  # [K, K]
     """How many rows of each class, by row, are taken for which, by column.
 

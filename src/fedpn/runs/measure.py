@@ -70,7 +70,10 @@ def client_metrics(view: View, headline: str) -> Tree:
         "majority_share": metrics.majority_share(labels),
         "always_the_same": metrics.majority_share(answer.label),
     }
-    tree["confusion"] = metrics.confusion(answer.label, labels, answer.probs.shape[1]).tolist()
+    classes, table = answer.probs.shape[1], None
+    if classes <= metrics.TABULATED:
+        table = metrics.confusion(answer.label, labels, classes).tolist()
+    tree["confusion"] = table
     tree["calibration"] = {n: measure(answer.probs, labels) for n, measure in MEASURES.items()}
     if view.held is not None and view.decision is not None:
         tree |= _held_to(view, view.decision, view.held)
@@ -187,6 +190,11 @@ def bring_together(
     whole = accuracy[headline] if 2 * mixed >= len(clients) else accuracy[headline] | {"mix": None}
     total["warnings"] = warnings_of(whole, total["classes_found"])
     total["warnings"] += _lost_classes(total.get("by_class"), names.classes)
+    if len(names.classes) > metrics.TABULATED:
+        total["warnings"].append(
+            f"there are {len(names.classes)} classes, of which no table is made (of at most "
+            f"{metrics.TABULATED}): balanced accuracy speaks for all"
+        )
     if "promise" in total:
         total["promise"]["clients"] = {side: _kept(clients, side) for side in ("own", "foreign")}
         total["warnings"] += _broken(clients, names.clients)

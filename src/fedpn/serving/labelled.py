@@ -120,8 +120,10 @@ def score(predictor: Predictor, rows: Rows, own_share: float | None = None) -> T
     if decision.classes is not None:
         hit = decision.classes.gather(1, rows.y[:, None])[:, 0]
         told["sets"] = {"missed": _mean(~hit), "size": _mean(decision.classes.sum(1))}
-    table = metrics.confusion(decision.label, rows.y, len(predictor.bundle.classes))
-    return told | {"by_class": metrics.by_class(table)}
+    classes = len(predictor.bundle.classes)
+    if classes > metrics.TABULATED:
+        return told
+    return told | {"by_class": metrics.by_class(metrics.confusion(decision.label, rows.y, classes))}
 
 
 def _mean(column: Tensor) -> float | None:

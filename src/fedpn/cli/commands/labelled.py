@@ -78,7 +78,9 @@ def _score(options: argparse.Namespace) -> None:
             print(f"{name.replace('_', ' ')}: {shown}")
     for name, share in found["outcomes"].items():
         print(f"  {name.replace('_', ' ')}: {100 * share:.1f} %")
-    by_class = found["by_class"]
+    by_class = found.get("by_class")
+    if by_class is None:  # of too many classes
+        return
     columns = (predictor.bundle.classes, by_class["rows"], by_class["recall"])
     print("class\trows\tfound")
     for name, count, recall in zip(*columns, strict=True):

@@ -1,6 +1,7 @@
 """Several jobs at a time, a process each: what fails is told and does not stop the others."""
 
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -108,7 +109,9 @@ def _start(job: Job, threads: int) -> tuple[BaseProcess, Connection]:
     if sys.platform != "win32":
         context.set_forkserver_preload(["fedpn.runs.studies.tuned"])
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(job, theirs, threads), name=job.name)
+    # The server has the environment in which it was started; the worker takes that of now.
+    now = dict(os.environ)
+    process = context.Process(target=_work, args=(job, theirs, threads, now), name=job.name)
     with _without_main():
         process.start()
     theirs.close()
@@ -189,8 +192,10 @@ class Here(Listener):
         return self.stop()
 
 
-def _work(job: Job, pipe: Connection, threads: int) -> None:
+def _work(job: Job, pipe: Connection, threads: int, environment: dict[str, str]) -> None:
     """A worker's life: its threads, one job; asked to stop, it finishes its round."""
+    os.environ.clear()
+    os.environ.update(environment)
     import torch
 
     from fedpn.core.allocator import keep_freed_memory
