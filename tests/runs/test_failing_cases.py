@@ -6,7 +6,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 import fedpn
+from fedpn.cli.main import main
+from fedpn.core import metrics
 from fedpn.data.sources import datasets
+from fedpn.federated.heads import sums
 from fedpn.runs.config import resolve
 from fedpn.runs.prepare import deal_rows
 
@@ -93,3 +96,21 @@ def test_rare_positives_are_ranked_as_well_as_by_logistic_regression(tmp_path):
     point = {"routing__operating_point": "balanced"}
     found = fedpn.run(tmp_path / "found", dataset=spec, algorithm="analytic", **point)
     assert found["by_class"]["recall"][1] > 0.4 > 0.1 > found["by_class"]["precision"][1] - 0.1
+
+
+def test_of_very_many_classes_no_table_is_made_and_a_head_is_chosen_by_a_sample(
+    tmp_path, monkeypatch, capsys
+):
+    """5,000 classes at 20 clients took 8 GB for tables that nobody reads, and minutes a client."""
+    monkeypatch.setattr(metrics, "TABULATED", 6)
+    monkeypatch.setattr(sums, "ENOUGH", 300)
+    out = tmp_path / "run"
+    found = fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
+    assert "by_class" not in found.metrics
+    assert any("10 classes, of which no table is made" in text for text in found["warnings"])
+    assert found["accuracy"]["bayes"]["mix"] > 0.8
+    digits = fedpn.open_dataset("digits")
+    np.savez(tmp_path / "rows.npz", images=digits.x[:90, 0], labels=digits.y[:90])
+    assert main(["score", str(out), str(tmp_path / "rows.npz"), "--client", "1"]) == 0
+    assert "class\trows" not in capsys.readouterr().out
+    assert main(["report", str(out)]) == 0

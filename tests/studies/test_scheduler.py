@@ -73,3 +73,15 @@ def test_who_is_stopped_has_not_failed():
     stop = lambda: time.monotonic() > began + 0.3  # noqa: E731
     assert scheduler.play([scheduler.Job("long", _waits_for_the_stop)], 1, listen, stop) == {}
     assert heard[-1] == "stopped after round 1"
+
+
+def _tells(listener):
+    raise ValueError(os.environ["FEDPN_TOLD"])
+
+
+def test_workers_have_the_environment_of_now(monkeypatch):
+    """The server that forks them was started in another."""
+    for value in ("first", "second"):
+        monkeypatch.setenv("FEDPN_TOLD", value)
+        wrong = scheduler.play([scheduler.Job("tells", _tells)], 1, lambda *told: None, bool)
+        assert wrong == {"tells": f"ValueError: {value}"}
