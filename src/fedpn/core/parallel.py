@@ -28,16 +28,36 @@ def lanes(device: torch.device) -> int:
     return min(LANES, torch.get_num_threads()) if device.type == "cpu" else 1
 
 
-def cohorts_of(clients: Array, size: int, count: int) -> list[Array]:
-    """Parts clients so that no more than `size` are stacked at once, over all that play.
+def cohorts_of(
+    clients: Array, size: int, count: int, steps: Array | None = None, overhead: float = math.inf
+) -> list[Array]:
+    """Part clients into cohorts of at most `size`, to be played `count` side by side.
+
+    Clients that are stacked take as many steps as the one with most, so those with alike numbers of
+    steps are put together: a new cohort begins where idling would cost more than its `overhead`,
+    in steps of one client, for each of its steps.
 
     >>> [len(cohort) for cohort in cohorts_of(np.arange(20), 80, 2)]
     [10, 10]
     >>> [len(cohort) for cohort in cohorts_of(np.arange(3), 1, 2)]
     [1, 1, 1]
+    >>> cohorts_of(np.arange(4), 80, 1, steps=np.array([9, 1, 9, 1]), overhead=2)
+    [array([0, 2]), array([1, 3])]
     """
-    parts = min(math.ceil(len(clients) / size) * count, len(clients))
-    return np.array_split(clients, parts) if parts else []
+    groups: list[list[int]] = []
+    counts = np.zeros(len(clients), np.int64) if steps is None else steps
+    most, idle = 0, 0.0
+    for place in np.argsort(-counts, kind="stable").tolist():
+        own = int(counts[place])
+        if not groups or idle + most - own > overhead * own:
+            groups.append([])
+            most, idle = own, 0.0
+        groups[-1].append(place)
+        idle += most - own
+    parts = [np.array(group, np.int64) for group in groups]
+    pieces = [min(math.ceil(len(part) / size) * count, len(part)) for part in parts]
+    split = zip(parts, pieces, strict=True)
+    return [clients[piece] for part, n in split for piece in np.array_split(part, n)]
 
 
 def side_by_side(

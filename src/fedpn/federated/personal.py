@@ -82,6 +82,9 @@ class Adapt(Phase):
         stacked = on_device(stack(memories), setup.device)
         return unstack(mapped(task, client, stacked, plan), len(sites))
 
+    def load(self, rows: int, task: Task) -> tuple[int, int]:
+        return self._steps(rows), 0 if self._leaves_encoder(task) else self.batch
+
     def prepare(self, sites: Sequence[Site]) -> None:
         if self._leaves_encoder(sites[0].setup.model.task) and self.ticks(sites):
             _embedded(sites)
@@ -94,14 +97,16 @@ class Adapt(Phase):
 
     def plan(self, rows: Array, client: int) -> Array:
         """Draws a client's batches."""
-        return draw(rows, self._steps(rows), self.batch, seeds.stream("adapt", self.seed, client))
+        return draw(
+            rows, self._steps(len(rows)), self.batch, seeds.stream("adapt", self.seed, client)
+        )
 
-    def _steps(self, rows: Array) -> int:
+    def _steps(self, rows: int) -> int:
         method = self.method
-        return steps_of(len(rows), self.batch, method.adapt_epochs, method.adapt_steps)
+        return steps_of(rows, self.batch, method.adapt_epochs, method.adapt_steps)
 
     def ticks(self, sites: Sequence[Site]) -> int:
-        return max(self._steps(site.to_draw(self.balance)) for site in sites)
+        return max(self._steps(len(site.to_draw(self.balance))) for site in sites)
 
 
 def _embedded(sites: Sequence[Site]) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpn.core.task import Task
 from fedpn.core.trees import Slots, map_slots, stack
 from fedpn.data.dataset import Array
 from fedpn.federated.gather import Total
@@ -85,6 +86,11 @@ class Phase:
     def ticks(self, sites: Sequence[Site]) -> int:
         """How often a cohort ticks, for progress."""
         return len(sites)
+
+    def load(self, rows: int, task: Task) -> tuple[int, int]:
+        """Return how many steps a client with so many training rows takes, and the rows that go
+        through the whole network in each."""
+        return 0, 0
 
     def server(self, server: Slots, total: Total) -> Slots:
         """The server after the phase, from the sum alone."""

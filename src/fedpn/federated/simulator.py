@@ -28,7 +28,12 @@ from fedpn.federated.memories import Memories
 from fedpn.federated.phase import Phase, Replies
 from fedpn.federated.settings import FaultSettings
 from fedpn.federated.site import Setup, Site
+from fedpn.nn.task import operations
 
+LONG = (
+    2e8  # operations of a step from which on mapping makes it longer: grouped convolutions are slow
+)
+CALL, LEAST = 6e7, 4e6  # what calling a mapped step costs once and for each client, in operations
 STACKED = 4_000_000  # parameters that are worth stacking at once: beyond, mapping gains nothing
 PROBE = 1000  # calibration rows that follow the global model's accuracy through the rounds
 
@@ -85,9 +90,18 @@ class Simulator:
 
         return Memories(enroll, self.clients, self.path)
 
-    def cohort(self, server: Slots) -> int:
-        """How many clients are stacked at once."""
-        return self.asked_cohort or cohort_size(server, self.memories[0])
+    def cohort(self, server: Slots, rows: int = 0) -> int:
+        """How many clients are stacked at once, where so many rows go through the whole network
+        in each step: one, where a single client's step is so long that mapping gains nothing."""
+        if self.asked_cohort:
+            return self.asked_cohort
+        return 1 if self._operations * rows > LONG else cohort_size(server, self.memories[0])
+
+    @cached_property
+    def _operations(self) -> int:
+        """How many operations one row takes, forwards and backwards."""
+        model = self.setup.model
+        return 3 * operations(model.network, self.setup.blueprint.shape)
 
     def gather(self, phase: Phase, state: State, clients: Array, listener: Listener) -> Heard:
         sent = public(state.server) if phase.remembers else phase.reads(state.server)
@@ -218,9 +232,15 @@ class Simulator:
         return records
 
     def _cohorts(self, phase: Phase, server: Slots, clients: Array) -> list[Array]:
-        stacked = phase.stacks and self.setup.network is not None
-        size = self.cohort(server) if stacked else 1
-        return cohorts_of(clients, size, lanes(self.setup.device) if stacked else 1)
+        if not phase.stacks or self.setup.network is None:
+            return cohorts_of(clients, 1, 1)
+        federation, task = self.setup.federation, self.setup.model.task
+        loads = [phase.load(len(federation.train[c]), task) for c in clients]
+        steps, rows = np.array(loads, np.int64).reshape(-1, 2).T
+        batch = int(rows.max(initial=0))
+        overhead = CALL / (self._operations * batch + LEAST)
+        size, side = self.cohort(server, batch), lanes(self.setup.device)
+        return cohorts_of(clients, size, side, steps, overhead)
 
     def _side_by_side(
         self, play: Callable[[Array], Any], phase: Phase, server: Slots, clients: Array

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedpn.algorithms.base import FedAvg, mapped, train
 from fedpn.core import seeds
-from fedpn.core.task import Plan
+from fedpn.core.task import Plan, Task
 from fedpn.core.trees import Slots, in_types_of, stack, unstack
 from fedpn.data.batches import draw, stack_plans, steps_of
 from fedpn.data.dataset import Array
@@ -64,6 +64,11 @@ class Train(Phase):
             losses.cpu(),
             [None] * len(sites),
         )
+
+    def load(self, rows: int, task: Task) -> tuple[int, int]:
+        work = self.work
+        steps = steps_of(rows, work.batch, work.epochs) if work.epochs else work.steps
+        return steps, work.batch
 
     def plan(self, rows: Array, client: int, round_: int) -> Array:
         """Draws one client's batches of a round; stragglers do only some of their steps."""

@@ -1,12 +1,13 @@
 """A network and a loss, told as a `Task`: all that an algorithm may know of them."""
 
 import copy
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.overrides import TorchFunctionMode
 
 from fedpn.core.dirichlet import Posterior
 from fedpn.core.task import Batch, Task
@@ -52,6 +53,38 @@ class Model(NamedTuple):
     def logits(self, params: Params, z: Tensor) -> Tensor:
         logits: Tensor = call(self.network, params, "logits", z)
         return logits
+
+
+class _Counter(TorchFunctionMode):
+    """Counts the multiplications and additions of convolutions and matrix products."""
+
+    total = 0
+
+    def __torch_function__(
+        self, call: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = call(*args, **(kwargs or {}))
+        name = getattr(call, "__name__", "")
+        if name.startswith("conv"):
+            self.total += 2 * args[1].numel() * result.numel() // max(args[1].shape[0], 1)
+        elif name in PRODUCTS:
+            self.total += 2 * args[0].numel() * result.shape[-1]
+        return result
+
+
+PRODUCTS = ("linear", "matmul", "mm", "bmm")
+
+
+@torch.no_grad()
+def operations(network: Classifier, shape: Sequence[int]) -> int:
+    """Count the multiplications and additions by which a network classifies one input.
+
+    In float64, for which there are no native kernels, whose operations nobody counts.
+    """
+    alike = copy.deepcopy(network).double()
+    with _Counter() as counter:
+        alike("classify", torch.zeros(1, *shape, device=next(alike.parameters()).device))
+    return int(counter.total)
 
 
 def make_model(network: Classifier, loss: Loss) -> Model:
