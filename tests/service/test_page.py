@@ -344,5 +344,5 @@ def test_columns_of_all_kinds_are_filled_in(browser, clinic, tmp_path):
         fields.nth(2).fill("")  # missing
         page.locator("#table button").click()
         expect(page.locator("#verdict")).to_contain_text(re.compile("gesund|krank"))
-        expect(page.locator("#verdict")).to_contain_text("How it was read: the numbers of 'Alter'")
+        expect(page.locator("#verdict")).to_contain_text("How it was read: 'Alter': decimal points")
         expect(page.locator("#ask-error")).to_be_empty()
