@@ -62,6 +62,14 @@ def test_no_patient_is_in_two_of_train_calibration_and_test(clinic, partition):
     assert bool(shared) == (partition == "natural")
 
 
+def test_a_client_all_of_whose_groups_others_have_too_takes_part():
+    units = np.tile(np.arange(40), 2)
+    owned = [np.arange(40), np.arange(40, 80)]
+    federation = federate(np.arange(80) % 2, owned, 0, units, across=True)
+    first, second = ([units[getattr(federation, use)[c]] for use in USES] for c in (0, 1))
+    assert all(set(a) == set(b) for a, b in zip(first, second, strict=True))
+
+
 def test_shares_are_of_groups():
     units = np.arange(400) // 4
     federation = federate(units % 2, [np.arange(400)], 0, units)

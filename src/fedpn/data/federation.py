@@ -182,7 +182,8 @@ def _parts(
     cuts = [round(len(first) * TRAIN), round(len(first) * (TRAIN + CALIBRATION))]
     known = [np.isin(mine, use) for use in used]
     drawn = [np.isin(mine, units[part]) & ~np.any(known, 0) for part in np.split(shuffled, cuts)]
-    standing = rows[drawn[1]]  # a unit that stands at another client does not stand again
+    # A unit that stands at another client does not stand again, unless nothing else would.
+    standing = rows[drawn[1] if drawn[1].any() else known[1]]
     rng = seeds.stream("units", seed, client)
     found = [
         rows[drawn[0] | known[0]],
