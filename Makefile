@@ -120,15 +120,15 @@ $(RUNTIME): pyproject.toml hatch_build.py requirements.lock $(KERNELS)
 	test -d .venv || $(PYTHON) -m venv .venv
 	$(PIP) install --no-compile torch==2.13.0
 	command -v uv >/dev/null || $(PIP) install uv || true
-	$(call install,$(BIN)) --require-hashes -r requirements.lock
+	$(call install,$(BIN)) --no-deps --require-hashes -r requirements.lock  # locks are whole: nothing is resolved
 	$(call install,$(BIN)) --no-deps --editable .
 	touch $@
 
 $(READY): $(RUNTIME) requirements-dev.lock
-	$(call install,$(BIN)) --require-hashes -r requirements-dev.lock
+	$(call install,$(BIN)) --no-deps --require-hashes -r requirements-dev.lock
 	touch $@
 
 $(OVERLAY): $(READY) requirements-serve.lock
 	rm -rf .overlay
-	$(call install,$(BIN)) --require-hashes --no-deps --target .overlay -r requirements-serve.lock
+	$(call install,$(BIN)) --no-deps --require-hashes --target .overlay -r requirements-serve.lock
 	touch $@
