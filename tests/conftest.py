@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fedpn
+import own_method
 from pages import CHROMIUM, OPTIONS
 
 torch.set_num_threads(1)
@@ -37,6 +38,15 @@ def closed_form_run(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("closed") / "run"
     fedpn.run(out, dataset="digits", algorithm="analytic", clients=3, head__filters=10)
     return out
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The working directory, with a method of one's own; it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    own_method.write(tmp_path)
+    yield tmp_path
+    own_method.forgotten()
 
 
 @pytest.fixture(scope="module")

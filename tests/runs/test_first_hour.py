@@ -155,9 +155,12 @@ def test_an_error_names_the_users_own_line(encoders, tmp_path, capsys):
     assert f'{encoders}, line {line}: raise RuntimeError("no such thing")' in message
 
 
-def test_random_numbers_in_a_step_are_refused_in_words(encoders, tmp_path):
+@pytest.mark.parametrize("cohort", [1, 4])
+def test_random_numbers_in_a_step_are_refused_in_words(encoders, tmp_path, cohort):
+    """However clients are played: nothing of it could be repeated."""
+    asked = SMALL | {"model__encoder": f"{encoders}:Noisy", "engine__cohort": cohort}
     with pytest.raises(UserError, match="draws random numbers in its steps"):
-        fedpn.run(tmp_path / "run", **SMALL, model__encoder=f"{encoders}:Noisy")
+        fedpn.run(tmp_path / "run", **asked)
 
 
 def test_a_series_is_no_picture_and_the_message_says_what_to_do():

@@ -14,22 +14,9 @@ from fedpn.data.sources.datasets import load as load_dataset
 from fedpn.federated.checkpoint import BEFORE, STATE
 from fedpn.federated.listener import Listener, Stopped
 from fedpn.runs.directory import stored
+from own_method import METHOD, PACE, forgotten
 
 SMALL = {"dataset": "digits", "algorithm": "fedavg", "clients": 3, "rounds": 2, "train__steps": 1}
-METHOD = """
-from dataclasses import dataclass
-
-import fedpn
-from pace import slowed
-
-
-@dataclass(frozen=True)
-class Mine(fedpn.FedAvg):
-    def objective(self, task, params, server, batch):
-        value, buffers = task.loss(params, batch)
-        return slowed(value), buffers
-"""
-PACE = "def slowed(value):\n    return value / 2\n"
 
 
 def resume(out, *more):
@@ -52,22 +39,6 @@ def two(tmp_path_factory):
 @pytest.fixture
 def run(two, tmp_path):
     return shutil.copytree(two / "run", tmp_path / "run")
-
-
-@pytest.fixture
-def mine(tmp_path, monkeypatch):
-    """A method of one's own in a file, with a helper beside it; they are forgotten afterwards."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(METHOD)
-    (tmp_path / "pace.py").write_text(PACE)
-    yield tmp_path
-    forgotten()
-
-
-def forgotten():
-    """As in a new process."""
-    for name in ("mine", "pace"):
-        sys.modules.pop(name, None)
 
 
 class Once(Listener):

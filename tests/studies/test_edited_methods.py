@@ -1,7 +1,5 @@
 """Versions of one method: an edited one is run again, and never pooled with what it was."""
 
-import sys
-
 import pytest
 
 import fedpn
@@ -9,39 +7,11 @@ from fedpn.cli.main import main
 from fedpn.core import store
 from fedpn.runs.studies.conduct import begin
 from fedpn.runs.studies.grid import Axis, Plan
+from own_method import PACE, forgotten
 
-METHOD = """
-from dataclasses import dataclass
-
-import fedpn
-from pace import slowed
-
-
-@dataclass(frozen=True)
-class Mine(fedpn.FedAvg):
-    def objective(self, task, params, server, batch):
-        value, buffers = task.loss(params, batch)
-        return slowed(value), buffers
-"""
-PACE = "def slowed(value):\n    return value / 2\n"
 SMALL = {"dataset": "digits", "clients": 3, "rounds": 1, "train__steps": 1}
 SWEEP = ["sweep", "digits", "--clients", "3", "--rounds", "1", "--set", "train.steps=1"]
 SWEEP += ["--algorithm", "mine.py:Mine", "--over", "method.lr=0.02", "--seeds", "1", "--out", "s"]
-
-
-@pytest.fixture
-def mine(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(METHOD)
-    (tmp_path / "pace.py").write_text(PACE)
-    yield tmp_path
-    forgotten()
-
-
-def forgotten():
-    """As in a new process."""
-    for name in ("mine", "pace"):
-        sys.modules.pop(name, None)
 
 
 def swept(capsys):

@@ -39,7 +39,7 @@ class LookForCopies(Phase):
     reach: ClassVar[float] = 1e9  # who is silent sends nearly nothing
 
     def client(self, site: Site, sent: Slots, memory: Slots) -> Reply:
-        found, one = own_part(site, sent), torch.tensor(1.0, dtype=torch.float64)
+        found, one = own_part(site, sent, _own_units(site)), torch.tensor(1.0, dtype=torch.float64)
         if self.silent:
             found = {name: torch.zeros_like(t) for name, t in found.items()}
         return Reply(memory, {SLOT: found | {"clients": one}})
@@ -60,12 +60,12 @@ class LookForCopies(Phase):
         return "its sketch has more rows than it has" if above else ""
 
 
-def own_part(site: Site, sent: Slots) -> Params:
+def own_part(site: Site, sent: Slots, units: Array) -> Params:
     """What a client adds: a sketch of its units, one of its name, by which it finds itself in the
     sum, and that it looked."""
     key = _key(sent)
     return {
-        "sketch": sketch(_own_units(site), key, PLACES),
+        "sketch": sketch(units, key, PLACES),
         "names": sketch(_name_units(site), key, NAMES),
         "looked": torch.tensor(1.0, dtype=torch.float64),
     }
@@ -86,13 +86,13 @@ def _own_units(site: Site) -> Array:
     return np.unique(of_rows(setup.data.x[torch.from_numpy(rows).to(setup.device)].cpu().numpy()))
 
 
-def _repeated_once_prepared(site: Site) -> float:
+def _repeated_once_prepared(site: Site, units: Array) -> float:
     """The share of units that were dealt as different ones, and are not by the columns in use."""
     federation = site.setup.federation
     if federation.units is None or site.setup.dataset.recipe is None:
         return 0.0
     dealt = len(np.unique(federation.units[federation.rows(site.client)]))
-    return 1 - len(_own_units(site)) / dealt
+    return 1 - len(units) / dealt
 
 
 def sketch(units: Array, key: bytes, places: int) -> Tensor:  # [U] -> [places]
@@ -125,11 +125,12 @@ def _key(sent: Slots) -> bytes:
 def share_elsewhere(site: Site, sent: Slots) -> float:
     """The share of a client's units that other clients have too, or that repeat once columns are
     left out; 0 where there are none to speak of, `UNKNOWN` where not all clients looked."""
-    hidden = _repeated_once_prepared(site)
+    units = _own_units(site)
+    hidden = _repeated_once_prepared(site, units)
     if hidden > MANY or SLOT not in sent:
         return hidden if hidden > MANY else UNKNOWN
     total = {name: t.cpu() for name, t in sent[SLOT].items()}
-    mine, size = own_part(site, sent), len(_own_units(site))
+    mine, size = own_part(site, sent, units), len(units)
     is_summed = float(mine["names"] @ total["names"]) > SIGNS / 2
     others = total["sketch"] - mine["sketch"] * is_summed
     error = float(mine["sketch"].norm() * others.norm()) / PLACES**0.5
@@ -143,7 +144,7 @@ def without(site: Site, server: Slots) -> Slots:
     """A server's state without what a client has added."""
     if SLOT not in server:
         return server
-    total, mine = server[SLOT], own_part(site, server)
+    total, mine = server[SLOT], own_part(site, server, _own_units(site))
     if float(mine["names"] @ total["names"]) <= SIGNS / 2:
         mine = {name: torch.zeros_like(t) for name, t in mine.items()}
     mine["clients"] = torch.tensor(1.0, dtype=torch.float64)

@@ -85,6 +85,8 @@ class HeadSettings:
 class EngineSettings:
     """How the work is done on this machine: figures do not depend on it, and it may change."""
 
-    cohort: Annotated[AutoCount, 'clients stacked at once; 0 or "auto": by the model\'s size'] = 0
+    cohort: Annotated[
+        AutoCount, 'clients stacked at once; 0 or "auto": by the model\'s size and work'
+    ] = 0
     device: Annotated[str, "cpu, cuda, mps; auto: a GPU where there is one"] = "auto"
     threads: Annotated[AutoCount, 'of PyTorch; 0 or "auto": its own choice'] = 0

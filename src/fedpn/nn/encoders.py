@@ -1,6 +1,8 @@
 """Encoders: what a client saw -> an embedding z of few dimensions."""
 
+import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 
 import torch
@@ -191,4 +193,17 @@ def _own(spec: str, shape: Shape, dim: int) -> nn.Module:
         raise UserError(
             f"model.encoder: of two inputs {spec} must make an embedding of (2, {dim}), not {gives}"
         )
+    if _draws(found, shape):
+        raise UserError(
+            f"model.encoder: {spec} draws random numbers in its steps, which clients could not "
+            "repeat; take that out"
+        )
     return found.train()
+
+
+def _draws(encoder: nn.Module, shape: Shape) -> bool:
+    """Return whether an encoder in training draws from PyTorch's generator."""
+    before = torch.get_rng_state()
+    with torch.no_grad(), suppress(Exception):  # what fails is told when it trains
+        copy.deepcopy(encoder).train()(torch.zeros(2, *shape))
+    return not torch.equal(before, torch.get_rng_state())

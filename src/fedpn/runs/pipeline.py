@@ -124,7 +124,10 @@ def finish(
     report.write_page([out], out / "report.html")
     clock.stop()
     store.write_json(out / "timings.json", clock.laps)
-    engine = {"cohort": simulator.cohort(server), "threads": torch.get_num_threads()}
+    engine = {
+        "cohort": simulator.cohort(server, config.train.batch),
+        "threads": torch.get_num_threads(),
+    }
     store.write_json(out / "engine.json", engine | {"device": str(setup.device)})
     store.seal(out)
     return results

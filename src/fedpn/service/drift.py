@@ -154,8 +154,9 @@ def drift(recent: Sequence[Tree], bundle: Bundle, watch: Watch | None = None) ->
         },
         "own_share": recent[-1]["own_share"] if recent else None,
         "alerts": [
-            f"{100 * shares[name]:.0f} % {WORDS[name]} among the last {len(recent)} inputs, where "
-            f"at most {100 * watch.evidence[name].limit:.0f} % are to be expected"
+            f"{100 * shares[name]:.0f} % {WORDS[name]} among the last {len(recent)} inputs: so far "
+            f"more have come than calibration allows for, which is at most "
+            f"{100 * watch.evidence[name].limit:.0f} %"
             for name in watch.alarms()
         ],
         "chart": [

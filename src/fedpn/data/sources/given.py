@@ -55,17 +55,17 @@ def _of_arrays(x: Any, y: Any, client: Any = None, group: Any = None) -> Dataset
 
 
 def _of_items(data: Any) -> Dataset:
-    """A PyTorch dataset of `(x, y)` or `(x, y, client)`; its `classes` name the classes."""
+    """A PyTorch dataset of what arrays may be given of; its `classes` name the classes."""
     try:
         columns = list(zip(*(data[i] for i in range(len(data))), strict=True))
-        if len(columns) not in (2, 3):
+        if len(columns) not in (2, 3, 4):
             raise ValueError(f"an item has {len(columns)} parts")
         x = np.stack([np.asarray(cell) for cell in columns[0]])
         names = [np.array([np.asarray(c).item() for c in column]) for column in columns[1:]]
     except (TypeError, ValueError, IndexError, KeyError) as error:
         raise UserError(
-            f"dataset is a {type(data).__name__} whose items are no (x, y) or (x, y, client), all "
-            f"of one shape ({error}): {WAYS}"
+            f"dataset is a {type(data).__name__} whose items are no (x, y), (x, y, client) or "
+            f"(x, y, client, group), all of one shape ({error}): {WAYS}"
         ) from None
     found = _of_arrays(x, *names)
     classes = getattr(data, "classes", None)
